@@ -1,0 +1,1 @@
+"""What flows between the rooms: samples and groups (no torch), token batches, mergeable metrics."""

@@ -1,0 +1,108 @@
+"""Typed values that merge exactly: nothing is a mean of means, and no data means no value, never 0."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+Self_ = TypeVar("Self_")
+
+
+class Metric(Protocol):
+    """A value with an associative, commutative ``merge``; ``value`` is ``None`` where there was no data."""
+
+    def merge(self: Self_, other: Self_, /) -> Self_: ...
+
+    @property
+    def value(self) -> float | None: ...
+
+
+@dataclass(frozen=True)
+class Mean:
+    """``total / count``; both are sums over the same tokens, responses or groups."""
+
+    total: float
+    count: float
+
+    def merge(self, other: Mean) -> Mean:
+        return Mean(self.total + other.total, self.count + other.count)
+
+    @property
+    def value(self) -> float | None:
+        return self.total / self.count if self.count > 0 else None
+
+
+@dataclass(frozen=True)
+class Count:
+    """How many."""
+
+    total: float
+
+    def merge(self, other: Count) -> Count:
+        return Count(self.total + other.total)
+
+    @property
+    def value(self) -> float:
+        return self.total
+
+
+@dataclass(frozen=True)
+class Maximum:
+    """The largest; ``-inf`` stands for no data."""
+
+    largest: float
+
+    def merge(self, other: Maximum) -> Maximum:
+        return Maximum(max(self.largest, other.largest))
+
+    @property
+    def value(self) -> float | None:
+        return None if self.largest == -math.inf else self.largest
+
+
+@dataclass(frozen=True)
+class Minimum:
+    """The smallest; ``inf`` stands for no data."""
+
+    smallest: float
+
+    def merge(self, other: Minimum) -> Minimum:
+        return Minimum(min(self.smallest, other.smallest))
+
+    @property
+    def value(self) -> float | None:
+        return None if self.smallest == math.inf else self.smallest
+
+
+@dataclass(frozen=True)
+class Same:
+    """A number that every part of a step shares (a batch quantile); merging two different ones is a bug."""
+
+    shared: float
+
+    def merge(self, other: Same) -> Same:
+        assert self.shared == other.shared, f"parts of one step disagree: {self.shared} and {other.shared}"
+        return self
+
+    @property
+    def value(self) -> float:
+        return self.shared
+
+
+Metrics = Mapping[str, Metric]
+
+
+def merge(parts: Iterable[Metrics]) -> dict[str, Metric]:
+    """Merge the metrics of micro-batches, ranks or steps, name by name."""
+    out: dict[str, Metric] = {}
+    for part in parts:
+        for name, metric in part.items():
+            out[name] = out[name].merge(metric) if name in out else metric
+    return out
+
+
+def values(metrics: Metrics) -> dict[str, float]:
+    """Plain floats under the same names; a metric without data is left out."""
+    return {name: v for name, metric in metrics.items() if (v := metric.value) is not None}

@@ -1,0 +1,164 @@
+"""The response tokens of an optimiser batch, laid end to end: no padding exists, so no mask can be forgotten."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from lagproof.errors import InputError
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float, Int
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What the denominators of an optimiser batch count, over all its micro-batches and ranks.
+
+    Attributes:
+        num_responses: responses with at least one scorable token (R).
+        num_tokens: scorable tokens (N).
+    """
+
+    num_responses: int
+    num_tokens: int
+
+
+@dataclass(frozen=True, eq=False)
+class TokenBatch:
+    """Response tokens end to end, or some rows of them.
+
+    Attributes:
+        policy_logp: log pi(a_t) under the policy being trained, nats, ``[N]``; may require grad.
+        advantage: advantage of each token, reward units, ``[N]``; NaN marks a response without a reward.
+        response: which response a token belongs to, ``[N]``, in ``[0, num_responses)``.
+        num_responses: responses of the batch, also those without a token.
+        sampler_logp: log mu(a_t) as the engine really sampled, nats, ``[N]``, or ``None``. NaN marks one missing token.
+        group: group (prompt) of each response, ``[num_responses]``, or ``None``.
+        version: policy version that sampled each token, ``[N]``, or ``None``.
+
+    Raises:
+        InputError: shapes that do not agree, a response index out of range, or a tensor of the wrong kind.
+    """
+
+    policy_logp: Float[Tensor, " N"]
+    advantage: Float[Tensor, " N"]
+    response: Int[Tensor, " N"]
+    num_responses: int
+    sampler_logp: Float[Tensor, " N"] | None = None
+    group: Int[Tensor, " R"] | None = None
+    version: Int[Tensor, " N"] | None = None
+
+    def __post_init__(self) -> None:
+        shape = self.policy_logp.shape
+        if len(shape) != 1:
+            raise InputError(
+                f"TokenBatch.policy_logp has shape {tuple(shape)}: must be flat, [N]; "
+                "for padded [B, T] tensors use TokenBatch.from_padded"
+            )
+        for name in ("advantage", "response", "sampler_logp", "version"):
+            value: Tensor | None = getattr(self, name)
+            if value is not None and value.shape != shape:
+                raise InputError(
+                    f"TokenBatch.{name} has shape {tuple(value.shape)}: must be {tuple(shape)} as policy_logp"
+                )
+        for name in ("policy_logp", "sampler_logp", "advantage"):
+            value = getattr(self, name)
+            if value is not None and not value.is_floating_point():
+                raise InputError(f"TokenBatch.{name} is {value.dtype}: must be a floating-point tensor")
+        if self.group is not None and self.group.shape != (self.num_responses,):
+            raise InputError(
+                f"TokenBatch.group has shape {tuple(self.group.shape)}: must be ({self.num_responses},), one a response"
+            )
+        if self.response.is_floating_point():
+            raise InputError(f"TokenBatch.response is {self.response.dtype}: must be integers")
+
+    def __len__(self) -> int:
+        return self.policy_logp.shape[0]
+
+    @classmethod
+    def from_padded(
+        cls,
+        *,
+        policy_logp: Float[Tensor, "B T"],
+        advantage: Float[Tensor, " B"] | Float[Tensor, "B T"],
+        mask: Bool[Tensor, "B T"],
+        sampler_logp: Float[Tensor, "B T"] | None = None,
+        group: Int[Tensor, " B"] | None = None,
+        version: Int[Tensor, " B"] | Int[Tensor, "B T"] | None = None,
+    ) -> TokenBatch:
+        """Flatten padded tensors; row ``b`` is response ``b``, and only positions where ``mask`` holds are tokens.
+
+        What padding holds (NaN, inf, huge numbers) is never read. ``policy_logp`` keeps its graph.
+
+        Raises:
+            InputError: shapes that do not agree, or a mask that is neither bool nor 0/1.
+        """
+        shape = policy_logp.shape
+        if len(shape) != 2:
+            raise InputError(f"policy_logp has shape {tuple(shape)}: must be padded, [B, T]")
+        for name, value, may_be_row in (
+            ("mask", mask, False),
+            ("sampler_logp", sampler_logp, False),
+            ("advantage", advantage, True),
+            ("version", version, True),
+        ):
+            if value is not None and value.shape != shape and not (may_be_row and value.shape == shape[:1]):
+                allowed = f"{tuple(shape)}" + (f" or {tuple(shape[:1])}" if may_be_row else "")
+                raise InputError(f"{name} has shape {tuple(value.shape)}: must be {allowed}")
+        index = _as_bool(mask).reshape(-1).nonzero().squeeze(1)
+        response = torch.arange(shape[0], device=policy_logp.device).repeat_interleave(mask.bool().sum(1))
+
+        def take(value: Tensor) -> Tensor:
+            if value.dim() == 1:
+                return value[response]
+            return value.reshape(-1)[index] if index.numel() < value.numel() else value.reshape(-1)
+
+        return cls(
+            policy_logp=take(policy_logp),
+            advantage=take(advantage),
+            response=response,
+            num_responses=shape[0],
+            sampler_logp=None if sampler_logp is None else take(sampler_logp),
+            group=group,
+            version=None if version is None else take(version),
+        )
+
+    def rows(self, index: slice | Tensor) -> TokenBatch:
+        """Some of the tokens (one micro-batch), with the responses numbered as in the whole batch."""
+        return replace(
+            self,
+            policy_logp=self.policy_logp[index],
+            advantage=self.advantage[index],
+            response=self.response[index],
+            sampler_logp=None if self.sampler_logp is None else self.sampler_logp[index],
+            version=None if self.version is None else self.version[index],
+        )
+
+    def scorable(self, *, sampler: bool) -> Bool[Tensor, " N"]:
+        """Tokens that can be scored: finite advantage, policy and (where an objective needs it) sampler log-probability.
+
+        Args:
+            sampler: whether the sampler's log-probability is needed.
+        """
+        ok = torch.isfinite(self.policy_logp.detach()) & torch.isfinite(self.advantage)
+        if sampler:
+            if self.sampler_logp is None:
+                raise InputError(
+                    "sampler_logp is missing: this objective compares the policy with the sampler; "
+                    "record the engine's log-probabilities or choose an objective that needs none (naive, spo, asympo, gpg)"
+                )
+            ok &= torch.isfinite(self.sampler_logp)
+        return ok
+
+
+def _as_bool(mask: Tensor) -> Tensor:
+    if mask.dtype == torch.bool:
+        return mask
+    kept = mask != 0
+    if not bool(((mask == 1) | ~kept).all()):
+        raise InputError(f"mask is {mask.dtype} with values other than 0 and 1: must be bool, or 0/1")
+    return kept

@@ -1,0 +1,66 @@
+"""The exceptions of lagproof.
+
+::
+
+    LagproofError
+    ├── UsageError (ValueError)     the caller asked for something that cannot be; exit code 2
+    │   ├── ConfigError             a key or a value of a configuration or of an objective
+    │   │   └── UnknownNameError    a name that is in no table; carries the nearest one
+    │   ├── InputError              tensors, data sets, dumps, model folders
+    │   └── RunDirError             a run directory that exists, is missing, or cannot be written
+    ├── CheckpointError             a checkpoint that cannot be read
+    └── RunStoppedError             a run that cannot go on: no signal, gradients that stay non-finite, a lost engine
+
+A message says what, what was got, what is allowed, and what to do next.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class LagproofError(Exception):
+    """Root of every error that lagproof raises on purpose."""
+
+
+class UsageError(LagproofError, ValueError):
+    """The caller asked for something that cannot be."""
+
+
+class ConfigError(UsageError):
+    """A key or a value of a configuration, or an option of an objective, is not allowed."""
+
+
+class UnknownNameError(ConfigError):
+    """A name that is in no table.
+
+    Args:
+        kind: what was looked up, in words: ``"objective"``, ``"configuration key"``.
+        got: the name that was not found.
+        allowed: the names that exist.
+    """
+
+    def __init__(self, kind: str, got: str, allowed: Iterable[str]) -> None:
+        self.kind, self.got, self.allowed = kind, got, sorted(allowed)
+        near = difflib.get_close_matches(got.rsplit(".", 1)[-1], [a.rsplit(".", 1)[-1] for a in self.allowed], n=1)
+        nearest = [a for a in self.allowed if near and a.rsplit(".", 1)[-1] == near[0]]
+        self.nearest = nearest[0] if nearest else None
+        hint = f"did you mean {self.nearest!r}? " if self.nearest else ""
+        super().__init__(f"unknown {kind} {got!r}: {hint}allowed: {', '.join(self.allowed) or '(none)'}")
+
+
+class InputError(UsageError):
+    """Tensors, a data set, a dump or a model folder that cannot be used."""
+
+
+class RunDirError(UsageError):
+    """A run directory that exists already, is missing, or cannot be written."""
+
+
+class CheckpointError(LagproofError):
+    """A checkpoint that is incomplete or unreadable."""
+
+
+class RunStoppedError(LagproofError):
+    """A run that cannot go on, with the reason in words."""

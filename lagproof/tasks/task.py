@@ -1,0 +1,75 @@
+"""The seam between a run and its problems. Imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from lagproof.data.samples import Finish
+
+Messages = Sequence[dict[str, str]]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One problem.
+
+    Attributes:
+        id: unique in the task.
+        prompt: text that is tokenised as it is, or chat messages (``{"role", "content"}``) for the chat template.
+        gold: the right answer, as text.
+        task: name of the task it belongs to; metrics are kept apart by it.
+    """
+
+    id: str
+    prompt: str | Messages
+    gold: str
+    task: str
+    info: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A response to be graded."""
+
+    problem: Problem
+    text: str
+    finish: Finish = Finish.STOP
+
+
+@dataclass(frozen=True)
+class Grade:
+    """``reward`` in [0, 1], NaN where the response could not be graded; ``reason`` in one word."""
+
+    reward: float
+    reason: str
+
+
+class Task(Protocol):
+    """Problems by index, and what an answer is worth. The same index always gives the same problem."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def size(self) -> int | None:
+        """Number of training problems; ``None`` for a generator that never ends."""
+        ...
+
+    @property
+    def eval_size(self) -> int | None:
+        """Number of evaluation problems; they are never trained on where the task can keep them apart."""
+        ...
+
+    def problem(self, index: int) -> Problem: ...
+
+    def eval_problem(self, index: int) -> Problem: ...
+
+    def grade(self, answers: Sequence[Answer]) -> list[Grade]:
+        """One grade an answer, in order. Never raises because of what an answer says."""
+        ...
+
+    def close(self) -> None:
+        """Release processes and files."""
+        ...
