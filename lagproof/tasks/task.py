@@ -17,7 +17,7 @@ class Problem:
 
     Attributes:
         id: unique in the task.
-        prompt: text that is tokenised as it is, or chat messages (``{"role", "content"}``) for the chat template.
+        prompt: text that is tokenised as it is, or chat messages (``{"role", "content"}``).
         gold: the right answer, as text.
         task: name of the task it belongs to; metrics are kept apart by it.
     """

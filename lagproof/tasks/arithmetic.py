@@ -1,0 +1,97 @@
+"""Sums of one-digit terms, small enough for a tiny model: ``7+5-9+3=`` -> ``12,3,6``. Imports no torch."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from lagproof.data.samples import Finish
+from lagproof.errors import ConfigError
+from lagproof.tasks.task import Answer, Grade, Problem
+
+ALPHABET = "0123456789+-=,"
+"""Every character of a prompt or an answer."""
+
+_TRAIN, _EVAL, _WORKED = 0, 1, 2
+_HELD_OUT_ONE_IN = 8
+
+
+@dataclass(frozen=True)
+class ArithmeticTask:
+    """Running sums: the answer lists the sum after the second, the third, ... and the last term.
+
+    Problems never end, and each is a pure function of ``(seed, split, index)``. One expression in eight,
+    whatever the seed, belongs to evaluation and is never trained on.
+
+    Reward: 1 if the response ended by itself and the text after its last comma is the final sum, else 0. The
+    steps on the way are not looked at.
+
+    Raises:
+        ConfigError: fewer than two terms, or a negative seed.
+    """
+
+    terms: int = field(default=4, metadata={"help": "one-digit terms of an expression, >= 2"})
+    seed: int = field(default=0, metadata={"help": "which problems"})
+
+    def __post_init__(self) -> None:
+        if self.terms < 2:
+            raise ConfigError(f"task.terms = {self.terms}: must be >= 2")
+        if self.seed < 0:
+            raise ConfigError(f"task.seed = {self.seed}: must be >= 0")
+
+    @property
+    def name(self) -> str:
+        return "arithmetic"
+
+    @property
+    def size(self) -> int | None:
+        return None
+
+    @property
+    def eval_size(self) -> int | None:
+        return 10_000
+
+    def problem(self, index: int) -> Problem:
+        return self._problem("train", index, *self._draw(_TRAIN, index))
+
+    def eval_problem(self, index: int) -> Problem:
+        return self._problem("eval", index, *self._draw(_EVAL, index))
+
+    def worked_example(self, index: int) -> tuple[str, str]:
+        """Prompt and right response, for a supervised start: a stream of its own, no evaluation problems."""
+        expression, sums = self._draw(_WORKED, index)
+        return f"{expression}=", ",".join(map(str, sums))
+
+    def grade(self, answers: Sequence[Answer]) -> list[Grade]:
+        return [_grade(answer) for answer in answers]
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _problem(self, split: str, index: int, expression: str, sums: list[int]) -> Problem:
+        return Problem(f"arithmetic-{split}-{index}", f"{expression}=", str(sums[-1]), self.name)
+
+    def _draw(self, split: int, index: int) -> tuple[str, list[int]]:
+        """Draw expressions until one is of the right side."""
+        rng = np.random.default_rng([self.seed, split, index])
+        while True:
+            digits = rng.integers(0, 10, size=self.terms).tolist()
+            signs = [1, *(1 - 2 * rng.integers(0, 2, size=self.terms - 1)).tolist()]
+            expression = str(digits[0]) + "".join(
+                f"{'+' if sign > 0 else '-'}{digit}"
+                for sign, digit in zip(signs[1:], digits[1:], strict=True)
+            )
+            held_out = zlib.crc32(expression.encode()) % _HELD_OUT_ONE_IN == 0
+            if held_out == (split == _EVAL):
+                sums = np.cumsum(np.multiply(signs, digits)).tolist()
+                return expression, sums[1:]
+
+
+def _grade(answer: Answer) -> Grade:
+    if answer.finish is not Finish.STOP:
+        return Grade(0.0, "truncated")
+    right = answer.text.rsplit(",", 1)[-1] == answer.problem.gold
+    return Grade(1.0, "correct") if right else Grade(0.0, "wrong")
