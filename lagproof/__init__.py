@@ -1,0 +1,59 @@
+"""Asynchronous reinforcement learning for language models that stays stable on stale data.
+
+The public surface is what this module exports; everything else may move. Names are loaded when they are first used,
+so that the parts that need no torch (grading, configuration) start without it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from lagproof.config import Config
+    from lagproof.data.tokens import Counts, TokenBatch
+    from lagproof.diagnostics.mismatch import mismatch
+    from lagproof.errors import LagproofError
+    from lagproof.functional import loss
+    from lagproof.rules import Weighting, objective, objectives
+    from lagproof.runtime.train import train
+
+_WHERE = {
+    "Config": "lagproof.config",
+    "Counts": "lagproof.data.tokens",
+    "LagproofError": "lagproof.errors",
+    "TokenBatch": "lagproof.data.tokens",
+    "Weighting": "lagproof.rules",
+    "loss": "lagproof.functional",
+    "mismatch": "lagproof.diagnostics.mismatch",
+    "objective": "lagproof.rules",
+    "objectives": "lagproof.rules",
+    "train": "lagproof.runtime.train",
+}
+
+__all__ = [
+    "Config",
+    "Counts",
+    "LagproofError",
+    "TokenBatch",
+    "Weighting",
+    "loss",
+    "mismatch",
+    "objective",
+    "objectives",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module 'lagproof' has no attribute {name!r}; it has {', '.join(__all__)}")
+    value = getattr(importlib.import_module(_WHERE[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -1,0 +1,77 @@
+"""One call for anybody's training loop: padded or flat tensors in, a differentiable scalar and a dict of numbers out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from lagproof.data.tokens import Counts, TokenBatch
+from lagproof.errors import ConfigError, InputError
+from lagproof.rules import objective
+from lagproof.rules.reduction import Reduction, TokenMean
+from lagproof.rules.reduction import reduction as reduction_by_name
+
+
+def loss(
+    name: str,
+    *,
+    policy_logp: Tensor,
+    advantage: Tensor,
+    mask: Tensor | None = None,
+    sampler_logp: Tensor | None = None,
+    response: Tensor | None = None,
+    reduction: str | None = None,
+    max_tokens: int | None = None,
+    num_responses: int | None = None,
+    num_tokens: int | None = None,
+    **options: Any,
+) -> tuple[Tensor, dict[str, float]]:
+    """The loss of an objective, minimised, and its numbers.
+
+    Args:
+        name: a name of ``lp.objectives()``.
+        policy_logp: log pi(a_t), nats, with a graph: ``[B, T]`` with ``mask``, or flat ``[N]`` with ``response``.
+        advantage: reward units: ``[B]``, ``[B, T]`` or ``[N]``. NaN marks a response without a reward.
+        mask: ``[B, T]`` bool, True on response tokens; what lies elsewhere is never read.
+        sampler_logp: log mu(a_t), nats, shaped as ``policy_logp``; the objectives of the current policy need none.
+        response: ``[N]`` integers, which response a flat token belongs to.
+        reduction: ``response_mean`` | ``token_mean`` | ``constant``; default: the objective's own.
+        max_tokens: the fixed length of ``constant``.
+        num_responses, num_tokens: counts of the whole optimiser batch when this is one micro-batch of it; the losses
+            of the micro-batches then add up to that of the batch (do not divide by their number again).
+        **options: of the objective; SAT's ``q`` is one of them, for trainers that show one micro-batch at a time.
+
+    Returns:
+        A scalar whose value is ``-J`` and whose gradient is ``-weight``, and plain floats under stable names.
+
+    Raises:
+        UnknownNameError, ConfigError: an objective, a reduction or an option that does not exist or is not allowed.
+        InputError: shapes that do not agree, or a missing ``sampler_logp``.
+    """
+    built = objective(name, **options)
+    how = reduction_by_name(reduction or built.default_reduction, max_tokens)
+    if mask is not None:
+        tokens = TokenBatch.from_padded(
+            policy_logp=policy_logp, sampler_logp=sampler_logp, advantage=advantage, mask=mask
+        )
+    elif response is not None:
+        num = int(response.max()) + 1 if response.numel() else 0
+        tokens = TokenBatch(policy_logp, advantage, response, num, sampler_logp)
+    else:
+        raise InputError("neither mask nor response: pass mask with padded [B, T] tensors, or response with flat [N] ones")
+    counts = _counts(how, num_responses, num_tokens)
+    weighting = built.weigh(tokens, reduction=how, counts=counts)
+    return weighting.loss(tokens.policy_logp), weighting.stats
+
+
+def _counts(how: Reduction, num_responses: int | None, num_tokens: int | None) -> Counts | None:
+    """The counts of the whole batch; the one that this reduction divides by must be among them."""
+    if num_responses is None and num_tokens is None:
+        return None
+    needed, given = ("num_tokens", num_tokens) if isinstance(how, TokenMean) else ("num_responses", num_responses)
+    if given is None or given < 1:
+        raise ConfigError(
+            f"{needed} = {given}: {type(how).__name__} divides by it, must be >= 1, counted over the whole optimiser batch"
+        )
+    return Counts(num_responses or 0, num_tokens or 0)

@@ -1,0 +1,24 @@
+"""The importance ratio, bounded in one place for every objective."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float
+
+LOG_RATIO_BOUND = 20.0
+"""``|d|`` beyond which the ratio is clamped, nats: exp(20) is 4.9e8, and float32 overflows between 88 and 89."""
+
+
+def bounded_ratio(log_ratio: Float[Tensor, " N"]) -> Float[Tensor, " N"]:
+    """``exp(clamp(d, -20, 20))``: finite for every finite ``d``."""
+    return torch.exp(log_ratio.clamp(-LOG_RATIO_BOUND, LOG_RATIO_BOUND))
+
+
+def overflows(log_ratio: Float[Tensor, " N"]) -> Bool[Tensor, " N"]:
+    """Where the clamp of :func:`bounded_ratio` acts, so that the derivative of the ratio is 0."""
+    return log_ratio.abs() > LOG_RATIO_BOUND
