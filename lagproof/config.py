@@ -37,7 +37,8 @@ class ScheduleConfig:
 
     broadcast_every: int = field(default=1, metadata={"help": "optimiser steps between two weight broadcasts (n)"})
     batches_ahead: int | None = field(
-        default=None, metadata={"help": "batches that sampling runs ahead of learning (k); absent: equal to n"}
+        default=None,
+        metadata={"help": "batches that sampling runs ahead of learning (k); absent: equal to n"},
     )
 
     def __post_init__(self) -> None:
@@ -61,7 +62,8 @@ class RolloutConfig:
     top_p: float = field(default=1.0, metadata={"help": "nucleus mass, in (0, 1]; 1 keeps everything"})
     top_k: int = field(default=0, metadata={"help": "tokens kept, 0 keeps everything"})
     precision: str = field(
-        default="float32", metadata={"help": "weights the engine samples with: float32 | bfloat16 | int8 | int6"}
+        default="float32",
+        metadata={"help": "weights the engine samples with: float32 | bfloat16 | int8 | int6"},
     )
 
     def __post_init__(self) -> None:
@@ -101,7 +103,8 @@ class LearnerConfig:
         metadata={"help": "auto (the objective's own) | group_norm | group_center | leave_one_out | gpg"},
     )
     reduction: str = field(
-        default="auto", metadata={"help": "auto (the objective's own) | response_mean | token_mean | constant"}
+        default="auto",
+        metadata={"help": "auto (the objective's own) | response_mean | token_mean | constant"},
     )
     max_bad_steps: int = field(default=3, metadata={"help": "steps in a row with non-finite gradients before stopping"})
     max_tied_batches: int = field(
@@ -159,7 +162,8 @@ class Config:
     seed: int = field(default=0, metadata={"help": "every random stream of the run derives from it"})
     steps: int = field(default=240, metadata={"help": "optimiser updates"})
     model: str = field(
-        default="tiny-dense", metadata={"help": "tiny-dense | tiny-moe | smollm2 | a folder | a Hugging Face name"}
+        default="tiny-dense",
+        metadata={"help": "tiny-dense | tiny-moe | smollm2 | a folder | a Hugging Face name"},
     )
     runtime: str = field(default="inline", metadata={"help": "inline: one process, deterministic"})
     task: Named = field(default_factory=lambda: Named("arithmetic"))

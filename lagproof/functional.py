@@ -1,4 +1,4 @@
-"""One call for anybody's training loop: padded or flat tensors in, a differentiable scalar and a dict of numbers out."""
+"""One call for anybody's training loop: tensors in, a differentiable scalar and a dict of numbers out."""
 
 from __future__ import annotations
 
@@ -59,7 +59,9 @@ def loss(
         num = int(response.max()) + 1 if response.numel() else 0
         tokens = TokenBatch(policy_logp, advantage, response, num, sampler_logp)
     else:
-        raise InputError("neither mask nor response: pass mask with padded [B, T] tensors, or response with flat [N] ones")
+        raise InputError(
+            "neither mask nor response: pass mask with padded [B, T] tensors, or response with flat [N] ones"
+        )
     counts = _counts(how, num_responses, num_tokens)
     weighting = built.weigh(tokens, reduction=how, counts=counts)
     return weighting.loss(tokens.policy_logp), weighting.stats
@@ -72,6 +74,6 @@ def _counts(how: Reduction, num_responses: int | None, num_tokens: int | None) -
     needed, given = ("num_tokens", num_tokens) if isinstance(how, TokenMean) else ("num_responses", num_responses)
     if given is None or given < 1:
         raise ConfigError(
-            f"{needed} = {given}: {type(how).__name__} divides by it, must be >= 1, counted over the whole optimiser batch"
+            f"{needed} = {given}: {type(how).__name__} divides by it, must be >= 1 and count the whole batch"
         )
     return Counts(num_responses or 0, num_tokens or 0)

@@ -139,7 +139,7 @@ class TokenBatch:
         )
 
     def scorable(self, *, sampler: bool) -> Bool[Tensor, " N"]:
-        """Tokens that can be scored: finite advantage, policy and (where an objective needs it) sampler log-probability.
+        """Tokens that can be scored: advantage, policy and (where it is needed) sampler log-probability are finite.
 
         Args:
             sampler: whether the sampler's log-probability is needed.
@@ -149,7 +149,7 @@ class TokenBatch:
             if self.sampler_logp is None:
                 raise InputError(
                     "sampler_logp is missing: this objective compares the policy with the sampler; "
-                    "record the engine's log-probabilities or choose an objective that needs none (naive, spo, asympo, gpg)"
+                    "record the engine's log-probabilities, or choose one that needs none (naive, spo, asympo, gpg)"
                 )
             ok &= torch.isfinite(self.sampler_logp)
         return ok

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from lagproof.errors import ConfigError, UnknownNameError
 from lagproof.rules.base import Objective, Scope, Weighting
@@ -99,12 +99,18 @@ def _entry(name: str) -> Entry:
 
 
 def _check_type(option: str, value: Any, default: Any) -> None:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    is_pair = option == "delta" and isinstance(value, list | tuple) and len(value) == 2
-    expected = "text" if isinstance(default, str) else "a number"
-    ok = isinstance(value, str) if isinstance(default, str) else is_number or is_pair or (value is None and default is None)
+    if isinstance(default, str):
+        ok, expected = isinstance(value, str), "text"
+    elif option == "delta" and isinstance(value, list | tuple):
+        ok, expected = all(_is_number(v) for v in cast(Sequence[Any], value)), "a number, or a pair of numbers"
+    else:
+        ok, expected = _is_number(value) or (value is None and default is None), "a number"
     if not ok:
         raise ConfigError(f"objective.{option} = {value!r}: must be {expected}")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 __all__ = ["TABLE", "Entry", "Objective", "Scope", "Weighting", "defaults", "objective", "objectives"]

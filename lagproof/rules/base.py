@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import torch
 from torch import Tensor
@@ -108,8 +108,8 @@ class Ruling:
 
     weight: Float[Tensor, " M"]
     value: Float[Tensor, " M"]
-    flags: Mapping[str, Bool[Tensor, " M"]] = field(default_factory=dict)
-    stats: Mapping[str, Metric] = field(default_factory=dict)
+    flags: Mapping[str, Bool[Tensor, " M"]] = field(default_factory=dict[str, Tensor])
+    stats: Mapping[str, Metric] = field(default_factory=dict[str, Metric])
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,7 +249,8 @@ def _metrics(scored: Scored, ruling: Ruling, weight: Tensor, num_tokens: int) ->
     if known is not None:
         sums |= {"d_bar": known.abs().sum(), "k1": -known.sum(), "k3": k3(known).sum()}
     # one transfer for all of them, so that a GPU is waited for once
-    numbers = dict(zip(sums, torch.stack([x.double() for x in sums.values()]).tolist(), strict=True))
+    totals = cast(list[float], torch.stack([x.double() for x in sums.values()]).tolist())  # pyright: ignore
+    numbers = dict(zip(sums, totals, strict=True))
     out: dict[str, Metric] = {"tokens": Count(n), "dropped_tokens": Count(num_tokens - n)}
     out |= {name: Mean(numbers[name], n) for name in ruling.flags}
     out |= {name: Count(numbers[name]) for name in ("mass_positive", "mass_negative")}

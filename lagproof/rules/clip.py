@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Self
@@ -28,7 +29,7 @@ class Level(StrEnum):
     RESPONSE = "response"
 
 
-KERNELS = {
+KERNELS: dict[str, Callable[[Tensor], Tensor]] = {
     "hill": lambda x: 1.0 / (1.0 + x * x),  # the paper's; 1/2 at q, so the radius jumps there
     "exp": lambda x: torch.exp(1.0 - x),  # continuous at q
     "reciprocal": lambda x: 1.0 / x,  # continuous at q
@@ -257,5 +258,3 @@ def sat_gspo(
     Raises:      ConfigError for a radius or alpha out of range; UnknownNameError for an unknown kernel
     """
     return Clip(Level.RESPONSE, low, high, dual, Gate(alpha, kernel, "log_ratio", q))
-
-

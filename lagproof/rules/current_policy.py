@@ -125,5 +125,7 @@ class ASymPO(Objective):
         floored = (scale < self.min_scale) & (tokens.lengths > 0)
         weight = tokens.advantage / scale.clamp(min=self.min_scale)[tokens.response]
         return Ruling(
-            weight, weight * tokens.policy_logp, stats={"asympo/floored": Count(int(torch.count_nonzero(floored)))}
+            weight,
+            weight * tokens.policy_logp,
+            stats={"asympo/floored": Count(int(torch.count_nonzero(floored)))},
         )

@@ -42,20 +42,9 @@ class DPPO(Objective):
 
     def rule(self, tokens: Scored) -> Ruling:
         high, low = self._too_far(tokens)
-        dropped = high | low
-        r, a = tokens.ratio, tokens.advantage
-        if self.cap is None:
-            value = r * a
-            weight = torch.where(overflows(tokens.log_ratio), 0.0, value)
-        else:
-            # a capped ratio is a detached factor: the surrogate is min(r, cap) A log pi
-            weight = r.clamp(max=self.cap) * a
-            value = weight * tokens.policy_logp
-        return Ruling(
-            torch.where(dropped, 0.0, weight),
-            torch.where(dropped, 0.0, value),
-            {"clipped_high": high, "clipped_low": low},
-        )
+        r = tokens.ratio if self.cap is None else tokens.ratio.clamp(max=self.cap)
+        weight = torch.where(high | low | overflows(tokens.log_ratio), 0.0, r * tokens.advantage)
+        return Ruling(weight, weight * tokens.policy_logp, {"clipped_high": high, "clipped_low": low})
 
     def _too_far(self, tokens: Scored) -> tuple[Tensor, Tensor]:
         """Tokens that moved too far in the direction their advantage pushes them: up, and down."""
@@ -69,11 +58,12 @@ class DPPO(Objective):
 def dppo_tv(delta: float | Sequence[float] = 0.15, cap: float | None = None) -> DPPO:
     """Drops tokens whose probability has moved too far; a rare token may have any ratio.
 
-    Formula:     D = pi(a) - mu(a);   J_t = r A, or 0 where (A > 0 and D > delta_high) or (A < 0 and D < -delta_low)
+    Formula:     D = pi(a) - mu(a);   J_t = sg(min(r, cap)) A log pi(a_t),
+                 or 0 where (A > 0 and D > delta_high) or (A < 0 and D < -delta_low)
     Weight:      min(r, cap) A, or 0 where dropped
     Inputs:      policy_logp, sampler_logp [N] nats; advantage [N] reward units
     Options:     delta: probability, > 0, one number or a pair (low, high), inf for none;
-                 cap: > 0, bounds the ratio as a detached factor; none by default
+                 cap: > 0, bounds the ratio; none by default
     Invariants:  r = 1 gives the REINFORCE gradient; a token on its way back to the sampler is never dropped
     Source:      DPPO, arXiv:2602.04879, binary total variation
     Raises:      ConfigError if delta or cap is not > 0
@@ -85,7 +75,8 @@ def dppo_kl(delta: float | Sequence[float] = 0.05, cap: float | None = None) -> 
     """As dppo-tv, with the distance measured by the KL between "this token" and "any other".
 
     Formula:     K = mu (log mu - log pi) + (1 - mu) log((1 - mu) / (1 - pi))
-                 J_t = r A, or 0 where (A > 0, pi > mu, K > delta_high) or (A < 0, pi < mu, K > delta_low)
+                 J_t = sg(min(r, cap)) A log pi(a_t),
+                 or 0 where (A > 0, pi > mu, K > delta_high) or (A < 0, pi < mu, K > delta_low)
     Weight:      min(r, cap) A, or 0 where dropped
     Inputs:      policy_logp, sampler_logp [N] nats; advantage [N] reward units
     Options:     delta: nats, > 0, one number or a pair (low, high), inf for none; cap as in dppo-tv

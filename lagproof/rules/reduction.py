@@ -1,4 +1,4 @@
-"""How the per-token values of an optimiser batch become one number: three denominators, each counted over the whole batch."""
+"""How per-token values become one number: three denominators, each counted over the whole optimiser batch."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def reduction(name: str, max_tokens: int | None = None) -> Reduction:
     if name == "constant":
         if max_tokens is None:
             raise ConfigError(
-                "reduction 'constant' divides by a fixed length: pass max_tokens, the longest response that can be sampled"
+                "reduction 'constant' divides by a fixed length: pass max_tokens, the longest response possible"
             )
         return Constant(max_tokens)
     raise UnknownNameError("reduction", name, REDUCTIONS)

@@ -72,7 +72,7 @@ class TIS(Objective):
 
 @dataclass(frozen=True)
 class IcePop(Objective):
-    """Masked importance sampling: tokens whose ratio leaves an interval are dropped, on either side and for either sign.
+    """Masked importance sampling: tokens whose ratio leaves an interval are dropped, for either sign of A.
 
     Formula:     J_t = r A where low <= r <= high, else 0
     Weight:      r A where low <= r <= high, else 0

@@ -8,7 +8,7 @@ group whose scored rewards are all equal, and a group with one scored response, 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor
@@ -55,17 +55,17 @@ def gpg(reward: Float[Tensor, " R"], group: Int[Tensor, " R"]) -> Float[Tensor, 
 
 
 def is_tied(reward: Float[Tensor, " R"], group: Int[Tensor, " R"]) -> Bool[Tensor, " G"]:
-    """Whether the scored rewards of a group are all equal (also: at most one is scored); one entry a group, by sorted id."""
+    """Whether the scored rewards of a group are all equal (also: at most one is scored); one entry a group, by id."""
     centred, segment, size, scored = _centre(reward, group)
     return segment_count(segment[scored & (centred != 0)], size.numel()) == 0
 
 
 def _centre(reward: Tensor, group: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """``x - mean`` (exactly 0 where the group is all equal), group numbers 0.., scored per group, scored per response."""
+    """``x - mean`` (exactly 0 in an all-equal group), group numbers 0.., scored per group, scored per response."""
     if reward.dim() != 1 or reward.shape != group.shape:
         raise ValueError(f"rewards {tuple(reward.shape)} and groups {tuple(group.shape)}: must both be [R]")
     reward = reward.float() if reward.dtype in (torch.float16, torch.bfloat16) else reward
-    _, segment = torch.unique(group, return_inverse=True)
+    segment = cast(Tensor, torch.unique(group, return_inverse=True)[1])  # pyright: ignore
     num_groups = int(segment.max()) + 1 if segment.numel() else 0
     scored = ~torch.isnan(reward)
     size = segment_count(segment[scored], num_groups)

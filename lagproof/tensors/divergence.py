@@ -34,9 +34,7 @@ def total_variation(log_ratio: Float[Tensor, " N"]) -> Float[Tensor, " N"]:
     return 0.5 * (bounded_ratio(log_ratio) - 1.0).abs()
 
 
-def binary_total_variation(
-    policy_logp: Float[Tensor, " N"], sampler_logp: Float[Tensor, " N"]
-) -> Float[Tensor, " N"]:
+def binary_total_variation(policy_logp: Float[Tensor, " N"], sampler_logp: Float[Tensor, " N"]) -> Float[Tensor, " N"]:
     """``pi(a) - mu(a)``, signed: the total variation between "the sampled token" and "any other"."""
     return torch.exp(policy_logp) - torch.exp(sampler_logp)
 

@@ -54,7 +54,8 @@ def flat(rows, dtype=torch.float64) -> TokenBatch:
 def oracle_gradient(name, rows, reduction, options):
     leaves = [[torch.tensor(p, dtype=torch.float64, requires_grad=True) for p, _, _ in row] for row in rows]
     terms = ORACLES[name](
-        [[(x, m, a) for x, (_, m, a) in zip(xs, row, strict=True)] for xs, row in zip(leaves, rows, strict=True)], **options
+        [[(x, m, a) for x, (_, m, a) in zip(xs, row, strict=True)] for xs, row in zip(leaves, rows, strict=True)],
+        **options,
     )
     value = reduce(terms, reduction)
     value.backward()
@@ -173,7 +174,9 @@ def test_a_token_that_cannot_be_scored_leaves_everything_and_is_counted(name, ba
         advantage=clean.advantage.clone(),
     )
     victims = torch.tensor([0, 5, 9])  # token 5 is a response of its own
-    for attribute in {"both": ["policy_logp", "sampler_logp"]}.get(where, [where if where == "advantage" else f"{where}_logp"]):
+    for attribute in {"both": ["policy_logp", "sampler_logp"]}.get(
+        where, [where if where == "advantage" else f"{where}_logp"]
+    ):
         getattr(broken, attribute)[victims] = bad
     broken.policy_logp.requires_grad_()
     weighting = objective.weigh(broken)
@@ -206,7 +209,11 @@ def test_no_advantage_no_gradient(name):
 def test_nothing_to_train_on_is_a_loss_of_zero_with_a_graph(name):
     pi = torch.randn(2, 3, requires_grad=True)
     loss, stats = lp.loss(
-        name, policy_logp=pi, sampler_logp=torch.randn(2, 3), advantage=torch.ones(2), mask=torch.zeros(2, 3).bool()
+        name,
+        policy_logp=pi,
+        sampler_logp=torch.randn(2, 3),
+        advantage=torch.ones(2),
+        mask=torch.zeros(2, 3).bool(),
     )
     loss.backward()
     assert float(loss.detach()) == 0.0
@@ -257,7 +264,7 @@ def test_the_table_says_what_the_objective_is(name):
 
 def test_counts_must_be_those_the_reduction_divides_by():
     pi = torch.full((1, 2), -1.0)
-    kwargs = dict(policy_logp=pi, advantage=torch.ones(1), mask=torch.ones(1, 2).bool())
+    kwargs = {"policy_logp": pi, "advantage": torch.ones(1), "mask": torch.ones(1, 2).bool()}
     with pytest.raises(lp.LagproofError, match="num_responses = None"):
         lp.loss("naive", num_tokens=10, **kwargs)
     with pytest.raises(lp.LagproofError, match="num_tokens = None"):

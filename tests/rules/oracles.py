@@ -1,4 +1,4 @@
-"""The textbook surrogate of every objective: plain loops over responses and tokens in float64, differentiated by autograd.
+"""The textbook surrogate of every objective: plain loops over tokens in float64, differentiated by autograd.
 
 Written from the formulas, sharing nothing with the package. ``rows`` is a list of responses, each a list of
 ``(log pi, log mu, A)`` with ``log pi`` a float64 scalar that requires grad. Returns J, maximised, under the reduction
@@ -89,7 +89,7 @@ def dppo_tv(rows: list[Row], delta: float = 0.15) -> list[list[torch.Tensor]]:
     def term(lp: torch.Tensor, mu: float, a: float) -> torch.Tensor:
         moved = math.exp(lp.item()) - math.exp(mu)
         dropped = (a > 0 and moved > delta) or (a < 0 and moved < -delta)
-        return 0.0 * lp if dropped else torch.exp((lp - mu).clamp(-20, 20)) * a
+        return 0.0 * lp if dropped else math.exp(lp.item() - mu) * a * lp
 
     return [[term(*t) for t in row] for row in rows]
 
@@ -99,7 +99,7 @@ def dppo_kl(rows: list[Row], delta: float = 0.05) -> list[list[torch.Tensor]]:
         p, m = math.exp(lp.item()), math.exp(mu)
         kl = m * (mu - lp.item()) + ((1 - m) * math.log((1 - m) / (1 - p)) if m < 1 else 0.0)
         dropped = (a > 0 and kl > delta and p > m) or (a < 0 and kl > delta and p < m)
-        return 0.0 * lp if dropped else torch.exp((lp - mu).clamp(-20, 20)) * a
+        return 0.0 * lp if dropped else math.exp(lp.item() - mu) * a * lp
 
     return [[term(*t) for t in row] for row in rows]
 

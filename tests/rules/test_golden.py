@@ -1,4 +1,4 @@
-"""Losses and gradients that another library computed on random padded batches: where both have an objective, they agree.
+"""Losses and gradients that another library computed on random batches: where both have an objective, they agree.
 
 The numbers are those of verl 0.9.1 in float64. Names and reductions are mapped here; its ``seq-mean`` modes divide by
 the responses that are not empty, as ``R`` does. Its loss is ``-J``.
@@ -52,7 +52,10 @@ ROWS = [
 
 def test_the_file_covers_what_both_have():
     assert len(ROWS) == 240
-    assert {e["loss"] for c in CASES for e in c["expected"]} - {r.values[1]["loss"] for r in ROWS} == {"geo_mean", "sapo"}
+    assert {e["loss"] for c in CASES for e in c["expected"]} - {r.values[1]["loss"] for r in ROWS} == {
+        "geo_mean",
+        "sapo",
+    }
 
 
 @pytest.mark.parametrize(("case", "expected"), ROWS)
@@ -61,7 +64,10 @@ def test_agrees(case, expected, close):
     pi.requires_grad_()
     mask = torch.tensor(case["mask"]).bool()
     tokens = TokenBatch.from_padded(
-        policy_logp=pi, sampler_logp=mu, advantage=torch.tensor(case["advantages"], dtype=torch.float64), mask=mask
+        policy_logp=pi,
+        sampler_logp=mu,
+        advantage=torch.tensor(case["advantages"], dtype=torch.float64),
+        mask=mask,
     )
     how, scale = REDUCTIONS[expected["reduction"]]
     weighting = build(expected["loss"], expected["options"])().weigh(tokens, reduction=how)
