@@ -1,0 +1,196 @@
+"""Sampling from a causal language model of transformers, one forward a token, with everything a learner must know.
+
+What transformers' own ``generate`` does not give: random streams that belong to a request, the log-probability of the
+distribution that was really sampled, the support that truncation kept, and rows that leave when they are done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from transformers import DynamicCache, PreTrainedModel
+
+from lagproof.rollout.engine import Request, Sampling
+
+DRAW_TOKENS = 64
+"""Uniform numbers are drawn for this many tokens at a time, so that a stream does not depend on ``max_tokens``."""
+
+
+@dataclass(frozen=True)
+class Response:
+    """One row of a decoded batch: the ids, the stop token included, and what was recorded about each."""
+
+    ids: list[int]
+    logp: list[float] | None
+    support: list[list[int]] | None
+    stopped: bool
+
+
+def decode(
+    model: PreTrainedModel,
+    requests: Sequence[Request],
+    sampling: Sampling,
+    stop_ids: Sequence[int],
+    on_tokens: Callable[[int], None] | None = None,
+) -> list[list[Response]]:
+    """The responses of some requests, run as one batch; the caller sets evaluation mode and turns gradients off.
+
+    Prompts are padded on the left and run once each; every prompt's cache is then copied to its samples.
+    """
+    device = model.device
+    rows = torch.tensor([i for i, r in enumerate(requests) for _ in range(r.samples)], device=device)
+    width = max(len(r.prompt_ids) for r in requests)
+    lengths = torch.tensor([len(r.prompt_ids) for r in requests], device=device)
+    ids = torch.tensor([[0] * (width - len(r.prompt_ids)) + list(r.prompt_ids) for r in requests], device=device)
+    padded = bool((lengths != width).any())
+    mask = (torch.arange(width, device=device) >= (width - lengths)[:, None]).long() if padded else None
+    positions = (torch.arange(width, device=device) - (width - lengths)[:, None]).clamp_(min=0)
+
+    cache = DynamicCache(config=model.config)
+    out = model(
+        input_ids=ids,
+        attention_mask=mask,
+        position_ids=positions,
+        cache=cache,
+        use_cache=True,
+        logits_to_keep=1,
+    )
+    cache.batch_select_indices(rows)
+    mask = None if mask is None else mask[rows]
+    logits, position = out.logits[:, -1][rows], lengths[rows]
+
+    record = _Record(len(rows), sampling, stop_ids, model.config.get_text_config().vocab_size, device)
+    for step, uniform in enumerate(_uniforms(requests, sampling, device)):
+        token = record.draw(logits, uniform)
+        if on_tokens is not None:
+            on_tokens(len(token))
+        if (keep := record.retire(token, step)) is not None:
+            if not len(keep):
+                break
+            cache.batch_select_indices(keep)
+            token, position = token[keep], position[keep]
+            mask = None if mask is None else mask[keep]
+        if step + 1 == sampling.max_tokens:
+            break
+        if mask is not None:
+            mask = torch.cat([mask, mask.new_ones(len(token), 1)], dim=1)
+        out = model(
+            input_ids=token[:, None],
+            attention_mask=mask,
+            position_ids=position[:, None],
+            cache=cache,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+        logits, position = out.logits[:, -1], position + 1
+    return record.responses([r.samples for r in requests])
+
+
+class _Record:
+    """What was drawn so far; ``alive`` are the rows of the whole batch that are still running."""
+
+    def __init__(
+        self, rows: int, sampling: Sampling, stop_ids: Sequence[int], vocabulary: int, device: torch.device
+    ) -> None:
+        self.sampling = sampling
+        self.alive = torch.arange(rows, device=device)
+        self.stops = torch.zeros(vocabulary, dtype=torch.bool, device=device)
+        self.stops[torch.tensor(list(stop_ids), device=device)] = True
+        self.rows = rows
+        self.steps: list[tuple[Tensor, Tensor, Tensor | None, Tensor | None]] = []
+        self.length = torch.zeros(rows, dtype=torch.long, device=device)
+        self.stopped = torch.zeros(rows, dtype=torch.bool, device=device)
+
+    def draw(self, logits: Tensor, uniform: Tensor | None) -> Tensor:
+        """One token for each running row, from ``[n, V]`` logits."""
+        logits = logits.float()
+        if uniform is None:
+            token = logits.argmax(-1)
+            self.steps.append((self.alive, token, None, None))
+            return token
+        logp_all = torch.log_softmax(_truncate(logits, self.sampling), dim=-1)
+        token = _inverse_cdf(logp_all, uniform[self.alive])
+        logp = logp_all.gather(1, token[:, None]).squeeze(1) if self.sampling.record_logp else None
+        support = logp_all > -torch.inf if self.sampling.truncates else None
+        self.steps.append((self.alive, token, logp, support))
+        return token
+
+    def retire(self, token: Tensor, step: int) -> Tensor | None:
+        """Note the rows that just ended; the running rows that go on, ``None`` if all do."""
+        self.length[self.alive] = step + 1
+        done = self.stops[token]
+        if not bool(done.any()):
+            return None
+        self.stopped[self.alive[done]] = True
+        keep = (~done).nonzero().squeeze(1)
+        self.alive = self.alive[keep]
+        return keep
+
+    def responses(self, samples: Sequence[int]) -> list[list[Response]]:
+        greedy = self.sampling.temperature == 0
+        ids: list[list[int]] = [[] for _ in range(self.rows)]
+        logps: list[list[float]] = [[] for _ in range(self.rows)]
+        supports: list[list[list[int]]] = [[] for _ in range(self.rows)]
+        for alive, token, logp, support in self.steps:
+            rows = alive.tolist()
+            for row, t in zip(rows, token.tolist(), strict=True):
+                ids[row].append(t)
+            if logp is not None:
+                for row, value in zip(rows, logp.tolist(), strict=True):
+                    logps[row].append(value)
+            if support is not None:
+                for row, kept in zip(rows, support, strict=True):
+                    supports[row].append(kept.nonzero().squeeze(1).tolist())
+        stopped = self.stopped.tolist()
+        responses = iter(
+            Response(
+                ids[row],
+                logps[row] if self.sampling.record_logp and not greedy else None,
+                supports[row] if self.sampling.truncates and not greedy else None,
+                stopped[row],
+            )
+            for row in range(self.rows)
+        )
+        return [[next(responses) for _ in range(n)] for n in samples]
+
+
+def _truncate(logits: Tensor, sampling: Sampling) -> Tensor:
+    """Logits over temperature, -inf outside top-k, then outside the smallest set that holds top-p of what is left."""
+    z = logits if sampling.temperature == 1.0 else logits / sampling.temperature
+    if 0 < sampling.top_k < z.shape[1]:
+        kth = z.topk(sampling.top_k, dim=-1)
+        z = torch.full_like(z, -torch.inf).scatter_(1, kth.indices, kth.values)
+    if sampling.top_p < 1.0:
+        ordered, order = z.sort(dim=-1, descending=True, stable=True)
+        p = ordered.softmax(-1, dtype=torch.float64)
+        beyond = p.cumsum(-1) - p >= sampling.top_p  # the mass before a token already reaches top-p
+        z = z.masked_fill(torch.zeros_like(beyond).scatter_(1, order, beyond), -torch.inf)
+    return z
+
+
+def _inverse_cdf(logp: Tensor, uniform: Tensor) -> Tensor:
+    """The first token whose cumulative probability exceeds the uniform number, ``[n]``; float64 throughout."""
+    cumulative = logp.double().exp_().cumsum(-1)
+    return torch.searchsorted(cumulative, uniform[:, None] * cumulative[:, -1:], right=True).squeeze(1)
+
+
+def _uniforms(requests: Sequence[Request], sampling: Sampling, device: torch.device) -> Iterator[Tensor | None]:
+    """One column of uniform numbers a token, ``[rows]``; each request draws from a generator of its own.
+
+    ``None`` for every token of greedy sampling.
+    """
+    if sampling.temperature == 0:
+        yield from [None] * sampling.max_tokens
+        return
+    generators = [torch.Generator().manual_seed(r.seed) for r in requests]
+    for start in range(0, sampling.max_tokens, DRAW_TOKENS):
+        blocks = [
+            torch.rand(r.samples, DRAW_TOKENS, generator=g, dtype=torch.float64)
+            for r, g in zip(requests, generators, strict=True)
+        ]
+        # just below 1, so that rounding cannot carry a draw past the last possible token
+        block = torch.cat(blocks).clamp_(max=1 - 2**-50).to(device)
+        yield from block.T[: sampling.max_tokens - start].contiguous()

@@ -1,0 +1,206 @@
+"""An engine inside the process: any causal language model of transformers, on a copy of the learner's weights."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from lagproof.data.samples import Finish, Sample
+from lagproof.errors import InputError
+from lagproof.rollout.decoding import decode
+from lagproof.rollout.engine import Request, Sampling
+from lagproof.rollout.precision import check_precision, compute_dtype, kept_exact, lower
+
+ROWS = 256
+"""Responses that are decoded side by side at most; the rest waits. Bounds the memory of keys and values."""
+
+
+class HFEngine:
+    """Samples from a copy of a model, in a precision of its own.
+
+    Nothing computed with some weights outlives :meth:`generate`, so no cache can be stale after :meth:`load`.
+
+    Args:
+        model: copied; its weights are version ``version``.
+        tokenizer: turns responses into text.
+        stop_ids: token ids that end a response.
+        precision: float32 | bfloat16 | int8 | int6, see :mod:`lagproof.rollout.precision`.
+        version: of the model's weights.
+        on_tokens: told how many tokens were just drawn, for showing progress of slow models.
+
+    Raises:
+        ConfigError: unknown precision.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        stop_ids: Sequence[int],
+        precision: str = "float32",
+        *,
+        version: int = 0,
+        on_tokens: Callable[[int], None] | None = None,
+    ) -> None:
+        check_precision(precision)
+        self._exact = kept_exact(model)
+        self._model = copy.deepcopy(model).to(dtype=compute_dtype(precision)).eval().requires_grad_(False)
+        self._tokenizer, self._stop_ids = tokenizer, tuple(stop_ids)
+        self._precision = precision
+        self._on_tokens = on_tokens
+        self._version = version
+        self.load(version, dict(model.named_parameters()))
+
+    @staticmethod
+    def view(
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        stop_ids: Sequence[int],
+        *,
+        version: int,
+        on_tokens: Callable[[int], None] | None = None,
+    ) -> ModelView:
+        """An engine on the model itself, for evaluating it: no copy is made, and no other weights can be loaded."""
+        return ModelView(model, tokenizer, stop_ids, version=version, on_tokens=on_tokens)
+
+    @property
+    def version(self) -> int:
+        return self._version
+
+    @torch.no_grad()
+    def load(self, version: int, weights: Mapping[str, Tensor]) -> None:
+        """Copy a complete set of weights, by parameter name; on an error nothing has changed.
+
+        Raises:
+            InputError: a parameter is missing, unknown or of another shape.
+        """
+        _check_weights(self._model, weights)
+        own = dict(self._model.state_dict())
+        for name, weight in lower(weights, self._precision, self._exact).items():
+            own[name].copy_(weight)
+        self._version = version
+
+    def generate(self, requests: Sequence[Request], sampling: Sampling) -> list[list[Sample]]:
+        with torch.inference_mode():
+            return _generate(
+                self._model, self._tokenizer, self._stop_ids, requests, sampling, self._version, self._on_tokens
+            )
+
+
+class ModelView:
+    """An engine on somebody else's model as it is at the moment; made by :meth:`HFEngine.view`."""
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        stop_ids: Sequence[int],
+        *,
+        version: int,
+        on_tokens: Callable[[int], None] | None = None,
+    ) -> None:
+        self._model, self._tokenizer, self._stop_ids = model, tokenizer, tuple(stop_ids)
+        self._version = version
+        self._on_tokens = on_tokens
+
+    @property
+    def version(self) -> int:
+        return self._version
+
+    def load(self, version: int, weights: Mapping[str, Tensor]) -> None:
+        """Raises: InputError: always; the weights belong to the learner."""
+        raise InputError("a view of a model cannot load weights: make an HFEngine, which has a copy of its own")
+
+    def generate(self, requests: Sequence[Request], sampling: Sampling) -> list[list[Sample]]:
+        # no_grad rather than inference mode: the learner will need every tensor that the model may cache
+        with torch.no_grad(), _evaluating(self._model):
+            return _generate(
+                self._model, self._tokenizer, self._stop_ids, requests, sampling, self._version, self._on_tokens
+            )
+
+
+def _generate(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    stop_ids: tuple[int, ...],
+    requests: Sequence[Request],
+    sampling: Sampling,
+    version: int,
+    on_tokens: Callable[[int], None] | None,
+) -> list[list[Sample]]:
+    _check_requests(requests)
+    out: list[list[Sample]] = []
+    for batch in _batches(requests):
+        responses = decode(model, batch, sampling, stop_ids, on_tokens)
+        flat = [r for group in responses for r in group]
+        texts = iter(
+            tokenizer.batch_decode([r.ids[:-1] if r.stopped else r.ids for r in flat], skip_special_tokens=True)
+        )
+        for request, group in zip(batch, responses, strict=True):
+            out.append(
+                [
+                    Sample(
+                        prompt_ids=request.prompt_ids,
+                        response_ids=r.ids,
+                        version=[version] * len(r.ids),
+                        finish=Finish.STOP if r.stopped else Finish.LENGTH,
+                        sampler_logp=r.logp,
+                        support=r.support,
+                        text=next(texts),
+                    )
+                    for r in group
+                ]
+            )
+    return out
+
+
+def _batches(requests: Sequence[Request]) -> Iterator[list[Request]]:
+    """Consecutive requests of at most ``ROWS`` samples together; a larger request runs alone."""
+    batch: list[Request] = []
+    for request in requests:
+        if batch and sum(r.samples for r in batch) + request.samples > ROWS:
+            yield batch
+            batch = []
+        batch.append(request)
+    if batch:
+        yield batch
+
+
+def _check_requests(requests: Sequence[Request]) -> None:
+    for request in requests:
+        if not len(request.prompt_ids):
+            raise InputError("a request has an empty prompt: must have at least one token")
+        if request.samples < 1:
+            raise InputError(f"a request asks for {request.samples} samples: must be >= 1")
+
+
+def _check_weights(model: PreTrainedModel, weights: Mapping[str, Tensor]) -> None:
+    own = model.state_dict()
+    needed = {name for name, _ in model.named_parameters()}  # a tied parameter counts once
+    for kind, names in (("lack", needed - weights.keys()), ("have unknown", weights.keys() - own.keys())):
+        if names:
+            raise InputError(
+                f"weights for {type(model).__name__} {kind} {len(names)} tensors, {min(names)} among them: "
+                "an engine takes every parameter of its model, by its name there"
+            )
+    for name, weight in weights.items():
+        if weight.shape != own[name].shape:
+            raise InputError(
+                f"weights for {type(model).__name__}: {name} has shape {tuple(weight.shape)}: "
+                f"must be {tuple(own[name].shape)}"
+            )
+
+
+@contextmanager
+def _evaluating(model: PreTrainedModel) -> Iterator[None]:
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(training)

@@ -1,0 +1,1 @@
+"""Channels: how weights go from the learner to the engines."""
