@@ -8,19 +8,20 @@ from pathlib import Path
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from transformers import Qwen3ForCausalLM, Qwen3MoeForCausalLM
+from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM, Qwen3MoeForCausalLM
 
 from lagproof.errors import UsageError
 from lagproof.models.loading import save
-from lagproof.models.tiny import PAD, VOCABULARY, tiny_model, tiny_tokenizer
+from lagproof.models.tiny import PAD, STOP, VOCABULARY, tiny_model, tiny_tokenizer
 
 Example = tuple[str, str]
 TinyModel = Qwen3ForCausalLM | Qwen3MoeForCausalLM
 
 BATCH = 128
 LEARNING_RATE = 3e-3
-CHECK_EVERY_STEPS = 10
+CHECK_EVERY_STEPS = 20
 CHECK_EXAMPLES = 1024
+RESPONSE_TOKENS = 12
 _CHECK_FROM = 1_000_000  # examples from this index on are only ever used to check
 
 
@@ -34,11 +35,11 @@ def warmstart(
     max_steps: int = 2000,
     progress: Callable[[int, float, float | None], None] | None = None,
 ) -> float:
-    """Train a tiny model on worked examples until it solves a share of them when sampled; save it.
+    """Train a tiny model on worked examples until it solves a share of the problems when sampled; save it.
 
-    The share is the mean probability of the whole worked response at temperature 1: a lower bound of the sampled
-    accuracy (a wrong path may still end in the right number) that needs no random numbers, so that training stops
-    at the same step every time.
+    A problem is solved when a response sampled at temperature 1 ends by itself with the same text after its last comma
+    as the worked one. The check draws from a random stream of its own, the same each time, so that training stops at
+    the same step every time.
 
     Args:
         kind: ``tiny-dense`` or ``tiny-moe``.
@@ -58,7 +59,7 @@ def warmstart(
     tokenizer = tiny_tokenizer()
     model = tiny_model(kind, seed)
     optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, betas=(0.9, 0.95), weight_decay=0.0)
-    check = _batch([example(_CHECK_FROM + i) for i in range(CHECK_EXAMPLES)])
+    check = [example(_CHECK_FROM + i) for i in range(CHECK_EXAMPLES)]
     share = 0.0
     for step in range(1, max_steps + 1):
         first = (step - 1) * BATCH
@@ -70,7 +71,7 @@ def warmstart(
         optimizer.step()
         checked = step % CHECK_EVERY_STEPS == 0
         if checked:
-            share = _solved_share(model, *check)
+            share = _solved_share(model, tokenizer, check)
         if progress is not None:
             progress(step, float(loss.detach()), share if checked else None)
         if checked and share >= target:
@@ -103,6 +104,15 @@ def _label_logp(model: TinyModel, ids: Tensor, labels: Tensor) -> Tensor:
     return -F.cross_entropy(logits.transpose(1, 2), labels[:, 1:], reduction="none")
 
 
-@torch.no_grad()
-def _solved_share(model: TinyModel, ids: Tensor, labels: Tensor) -> float:
-    return float(_label_logp(model, ids, labels).sum(1).exp().mean())
+def _solved_share(model: TinyModel, tokenizer: PreTrainedTokenizerFast, check: Sequence[Example]) -> float:
+    """Share of the examples whose sampled response ends as the worked one does; their prompts are equally long."""
+    prompts = tokenizer([prompt for prompt, _ in check], return_tensors="pt")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        ids = model.generate(**prompts, do_sample=True, top_k=0, max_new_tokens=RESPONSE_TOKENS)
+    texts = tokenizer.batch_decode(ids[:, prompts["input_ids"].shape[1] :])
+    solved = [
+        STOP in text and text.split(STOP, 1)[0].rsplit(",", 1)[-1] == worked.rsplit(",", 1)[-1]
+        for text, (_, worked) in zip(texts, check, strict=True)
+    ]
+    return sum(solved) / len(solved)
