@@ -65,6 +65,10 @@ class RolloutConfig:
         default="float32",
         metadata={"help": "weights the engine samples with: float32 | bfloat16 | int8 | int6"},
     )
+    record_logp: bool = field(
+        default=True,
+        metadata={"help": "record the sampler's log-probabilities; false only for objectives that need none"},
+    )
 
     def __post_init__(self) -> None:
         _require(self.prompts >= 1, "rollout.prompts", self.prompts, ">= 1")
@@ -146,7 +150,7 @@ class SaveConfig:
     """What a run keeps on disk."""
 
     every: int = field(default=40, metadata={"help": "steps between two checkpoints; the last step is always saved"})
-    keep: int = field(default=1, metadata={"help": "checkpoints kept; older ones are removed"})
+    keep: int = field(default=2, metadata={"help": "checkpoints kept; older ones are removed"})
     rollouts: bool = field(default=True, metadata={"help": "write every trained token to rollouts/*.parquet"})
 
     def __post_init__(self) -> None:
@@ -161,6 +165,9 @@ class Config:
     run_dir: str = field(default="runs/arithmetic", metadata={"help": "must not exist, unless --resume"})
     seed: int = field(default=0, metadata={"help": "every random stream of the run derives from it"})
     steps: int = field(default=240, metadata={"help": "optimiser updates"})
+    epochs: int | None = field(
+        default=None, metadata={"help": "times through the data at most; absent: as often as the steps need"}
+    )
     model: str = field(
         default="tiny-dense",
         metadata={"help": "tiny-dense | tiny-moe | smollm2 | a folder | a Hugging Face name"},
@@ -176,6 +183,7 @@ class Config:
 
     def __post_init__(self) -> None:
         _require(self.steps >= 1, "steps", self.steps, ">= 1")
+        _require(self.epochs is None or self.epochs >= 1, "epochs", self.epochs, ">= 1")
         _require(self.seed >= 0, "seed", self.seed, ">= 0")
         _require(self.runtime == "inline", "runtime", self.runtime, "inline")
         _require(bool(self.run_dir.strip()), "run_dir", self.run_dir, "a folder that does not exist yet")

@@ -9,7 +9,8 @@
     │   ├── InputError              tensors, data sets, dumps, model folders
     │   └── RunDirError             a run directory that exists, is missing, or cannot be written
     ├── CheckpointError             a checkpoint that cannot be read
-    └── RunStoppedError             a run that cannot go on: no signal, gradients that stay non-finite, a lost engine
+    ├── RunStoppedError             a run that cannot go on: no signal, gradients that stay non-finite, a lost engine
+    └── InterruptedRunError         a run that was asked to stop and has saved everything; exit code 130
 
 A message says what, what was got, what is allowed, and what to do next.
 """
@@ -64,3 +65,7 @@ class CheckpointError(LagproofError):
 
 class RunStoppedError(LagproofError):
     """A run that cannot go on, with the reason in words."""
+
+
+class InterruptedRunError(LagproofError):
+    """A run that was asked to stop (Ctrl-C, SIGTERM): the step was finished and everything is saved."""

@@ -35,13 +35,13 @@ class Mean:
 
 
 @dataclass(frozen=True)
-class Count:
-    """How many."""
+class Sum:
+    """A sum over parts: how many, or how much."""
 
     total: float
 
-    def merge(self, other: Count) -> Count:
-        return Count(self.total + other.total)
+    def merge(self, other: Sum) -> Sum:
+        return Sum(self.total + other.total)
 
     @property
     def value(self) -> float:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 import torch
 from torch import Tensor
 
-from lagproof.data.metrics import Count, Maximum, Mean, Metric, values
+from lagproof.data.metrics import Maximum, Mean, Metric, Sum, values
 from lagproof.data.tokens import Counts, TokenBatch
 from lagproof.errors import InputError
 from lagproof.rules.reduction import Reduction, reduction
@@ -251,12 +251,12 @@ def _metrics(scored: Scored, ruling: Ruling, weight: Tensor, num_tokens: int) ->
     # one transfer for all of them, so that a GPU is waited for once
     totals = cast(list[float], torch.stack([x.double() for x in sums.values()]).tolist())  # pyright: ignore
     numbers = dict(zip(sums, totals, strict=True))
-    out: dict[str, Metric] = {"tokens": Count(n), "dropped_tokens": Count(num_tokens - n)}
+    out: dict[str, Metric] = {"tokens": Sum(n), "dropped_tokens": Sum(num_tokens - n)}
     out |= {name: Mean(numbers[name], n) for name in ruling.flags}
-    out |= {name: Count(numbers[name]) for name in ("mass_positive", "mass_negative")}
+    out |= {name: Sum(numbers[name]) for name in ("mass_positive", "mass_negative")}
     if known is not None:
         out |= {name: Mean(numbers[name], len(known)) for name in ("d_bar", "k1", "k3")}
-        out["ratio_overflow"] = Count(int(torch.count_nonzero(overflows(known))))
+        out["ratio_overflow"] = Sum(int(torch.count_nonzero(overflows(known))))
         if len(known):
             out["ratio_max"] = Maximum(float(bounded_ratio(known.max())))
     return out | dict(ruling.stats)

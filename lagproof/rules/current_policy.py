@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import torch
 
-from lagproof.data.metrics import Count
+from lagproof.data.metrics import Sum
 from lagproof.errors import ConfigError
 from lagproof.rules.base import Objective, Ruling, Scope, Scored
 from lagproof.tensors.segments import segment_sum
@@ -127,5 +127,5 @@ class ASymPO(Objective):
         return Ruling(
             weight,
             weight * tokens.policy_logp,
-            stats={"asympo/floored": Count(int(torch.count_nonzero(floored)))},
+            stats={"asympo/floored": Sum(int(torch.count_nonzero(floored)))},
         )

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import lagproof as lp
-from lagproof.data.metrics import Count, Maximum, Mean, Minimum, Same, merge, values
+from lagproof.data.metrics import Maximum, Mean, Minimum, Same, Sum, merge, values
 from lagproof.data.samples import Finish, Sample
 from lagproof.data.tokens import TokenBatch
 
@@ -87,8 +87,8 @@ class TestMetrics:
     def test_extremes_and_counts(self):
         merged = merge(
             [
-                {"a": Maximum(1.0), "b": Minimum(1.0), "c": Count(3)},
-                {"a": Maximum(4.0), "b": Minimum(-2.0), "c": Count(4)},
+                {"a": Maximum(1.0), "b": Minimum(1.0), "c": Sum(3)},
+                {"a": Maximum(4.0), "b": Minimum(-2.0), "c": Sum(4)},
             ]
         )
         assert values(merged) == {"a": 4.0, "b": -2.0, "c": 7}

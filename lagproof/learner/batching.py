@@ -1,0 +1,70 @@
+"""Cutting an optimiser batch into micro-batches under a token budget. The cut never changes the result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lagproof.data.samples import Sample
+from lagproof.models.layout import RowCost, input_tokens
+
+
+@dataclass(frozen=True)
+class Trainee:
+    """One response of an optimiser batch.
+
+    Attributes:
+        index: its number in the batch.
+        group: number of its group in the batch.
+        sample: the response.
+    """
+
+    index: int
+    group: int
+    sample: Sample
+
+
+MicroBatch = list[list[Trainee]]
+"""Trainees by group; a group that is larger than the budget is spread over several micro-batches."""
+
+
+def cut(trainees: Sequence[Trainee], budget_tokens: int, cost: RowCost) -> list[MicroBatch]:
+    """Greedy, longest group first, so that rows of one micro-batch have similar lengths.
+
+    A response that alone exceeds the budget gets a micro-batch of its own: it is never cut.
+
+    Args:
+        trainees: responses with at least one token.
+        budget_tokens: positions of one forward at most, padding included.
+        cost: of the model, which decides how rows are laid out.
+    """
+    pieces = [piece for group in _by_group(trainees) for piece in _split(group, budget_tokens, cost)]
+    pieces.sort(key=lambda piece: -_tokens([piece], cost))
+    out: list[MicroBatch] = []
+    for piece in pieces:
+        if out and _tokens([*out[-1], piece], cost) <= budget_tokens:
+            out[-1].append(piece)
+        else:
+            out.append([piece])
+    return out
+
+
+def _by_group(trainees: Sequence[Trainee]) -> list[list[Trainee]]:
+    groups: dict[int, list[Trainee]] = {}
+    for trainee in trainees:
+        groups.setdefault(trainee.group, []).append(trainee)
+    return list(groups.values())
+
+
+def _split(group: list[Trainee], budget_tokens: int, cost: RowCost) -> list[list[Trainee]]:
+    pieces: list[list[Trainee]] = []
+    for trainee in group:
+        if pieces and _tokens([[*pieces[-1], trainee]], cost) <= budget_tokens:
+            pieces[-1].append(trainee)
+        else:
+            pieces.append([trainee])
+    return pieces
+
+
+def _tokens(groups: MicroBatch, cost: RowCost) -> int:
+    return input_tokens([[t.sample for t in group] for group in groups], cost)

@@ -1,0 +1,227 @@
+"""One optimiser step: the only place that calls ``backward``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from lagproof.config import LearnerConfig
+from lagproof.data.metrics import Mean, Metric, Sum, merge
+from lagproof.data.samples import Group
+from lagproof.data.tokens import Counts, TokenBatch
+from lagproof.diagnostics.age import ages
+from lagproof.diagnostics.balance import scales
+from lagproof.learner.batching import MicroBatch, Trainee, cut
+from lagproof.models.layout import Layout, layout
+from lagproof.models.logprobs import response_logprobs, row_cost
+from lagproof.rules import Objective, Scope
+from lagproof.rules.reduction import Reduction
+from lagproof.tensors.advantage import Advantage, is_tied
+
+
+class Outcome(StrEnum):
+    """What became of a batch."""
+
+    TRAINED = "trained"
+    TIED = "tied"  # no group had a signal: nothing was run
+    NON_FINITE = "non_finite"  # the gradient, or every log-probability, was not finite: the weights are as they were
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a batch becomes a gradient.
+
+    Attributes:
+        objective, reduction, advantage: the rule, its denominators, and what it weighs.
+        temperature: that the responses were sampled with.
+        config: the optimiser's numbers.
+    """
+
+    objective: Objective
+    reduction: Reduction
+    advantage: Advantage
+    temperature: float
+    config: LearnerConfig
+
+
+@dataclass(frozen=True, eq=False)
+class StepResult:
+    """What a step did.
+
+    Attributes:
+        outcome: whether the weights moved.
+        metrics: typed values of the step.
+        tokens: response tokens in the order of ``groups`` and their samples, detached; ``None`` if nothing was run.
+        advantage: of each response, NaN where it has no reward, ``[R]``.
+    """
+
+    outcome: Outcome
+    metrics: dict[str, Metric]
+    tokens: TokenBatch | None
+    advantage: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class _Piece:
+    """A micro-batch ready to run: ``tokens`` lacks only ``policy_logp``; ``rows`` are its places in the whole batch."""
+
+    layout: Layout
+    tokens: TokenBatch
+    rows: Tensor
+
+
+class Learner:
+    """Holds the newest weights and their optimiser.
+
+    Args:
+        model: trained in place, in evaluation mode: dropout would make the policy differ from its sampler.
+        recipe: see :class:`Recipe`.
+        version: optimiser updates behind the weights.
+    """
+
+    def __init__(self, model: PreTrainedModel, recipe: Recipe, version: int = 0) -> None:
+        self.model = model.eval()
+        self.recipe = recipe
+        self.version = version
+        config = recipe.config
+        self.optimizer = torch.optim.AdamW(
+            [p for p in model.parameters() if p.requires_grad],
+            lr=config.lr,
+            betas=config.betas,
+            weight_decay=config.weight_decay,
+            fused=True,
+        )
+        self._cost = row_cost(model)
+
+    def step(self, groups: Sequence[Group]) -> StepResult:
+        """Train on one optimiser batch; on any outcome but ``TRAINED`` weights and version are unchanged."""
+        samples = [sample for group in groups for sample in group.samples]
+        number = torch.tensor([g for g, group in enumerate(groups) for _ in group.samples])
+        rewards = [s.reward if s.reward is not None else math.nan for s in samples]
+        reward = torch.tensor(rewards, dtype=torch.float64)
+        advantage = self.recipe.advantage(reward, number)
+        tied = is_tied(reward, number)
+        metrics = _reward_metrics(reward, tied)
+        if bool(tied.all()):
+            return StepResult(Outcome.TIED, metrics, None, advantage)
+        tokens = _tokens(groups, advantage.float(), number)
+        trainees = [Trainee(i, int(number[i]), sample) for i, sample in enumerate(samples) if len(sample.response_ids)]
+        pieces = [
+            self._piece(micro, tokens) for micro in cut(trainees, self.recipe.config.micro_batch_tokens, self._cost)
+        ]
+        outcome, parts, logp = self._train(tokens, pieces)
+        tokens = replace(tokens, policy_logp=logp)
+        metrics |= merge(parts) | scales(tokens) | ages(tokens, self.version)
+        if outcome is Outcome.TRAINED:
+            self.version += 1
+        return StepResult(outcome, metrics, tokens, advantage)
+
+    def _train(self, tokens: TokenBatch, pieces: Sequence[_Piece]) -> tuple[Outcome, list[dict[str, Metric]], Tensor]:
+        objective = self.recipe.objective
+        counts = _expected_counts(tokens, objective)
+        if objective.scope is Scope.BATCH and len(pieces) > 1:
+            logp = self._score(tokens, pieces)
+            whole = replace(tokens, policy_logp=logp)
+            objective = objective.fit(whole)
+            counts = _counts(whole.scorable(sampler=objective.needs_sampler_logp), whole)
+        parts, logp, seen = self._accumulate(objective, counts, tokens, pieces)
+        if seen != counts and seen.num_tokens > 0:
+            # a token turned out to have no finite log-probability: the denominators were too large
+            parts, logp, seen = self._accumulate(objective, seen, tokens, pieces)
+        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.config.grad_clip)
+        is_finite = seen.num_tokens > 0 and bool(torch.isfinite(norm))
+        if is_finite:
+            parts.append({"grad_norm": Mean(float(norm), 1)})
+            self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return (Outcome.TRAINED if is_finite else Outcome.NON_FINITE), parts, logp
+
+    def _accumulate(
+        self, objective: Objective, counts: Counts, tokens: TokenBatch, pieces: Sequence[_Piece]
+    ) -> tuple[list[dict[str, Metric]], Tensor, Counts]:
+        """Gradients of the whole batch, micro-batch by micro-batch."""
+        self.optimizer.zero_grad(set_to_none=True)
+        parts: list[dict[str, Metric]] = []
+        logp = torch.full_like(tokens.advantage, torch.nan)
+        seen = Counts(0, 0)
+        for piece in pieces:
+            scored = response_logprobs(self.model, piece.layout, self.recipe.temperature, entropy=True)
+            part = replace(piece.tokens, policy_logp=scored.logp)
+            weighting = objective.weigh(part, reduction=self.recipe.reduction, counts=counts)
+            loss = weighting.loss(scored.logp)
+            loss.backward()
+            logp[piece.rows] = scored.logp.detach()
+            own = _counts(weighting.scorable, part)
+            seen = Counts(seen.num_responses + own.num_responses, seen.num_tokens + own.num_tokens)
+            assert scored.entropy is not None
+            entropy = scored.entropy[weighting.scorable]
+            parts.append(
+                {
+                    **weighting.metrics,
+                    "loss": Sum(float(loss.detach())),
+                    "entropy": Mean(float(entropy.sum()), len(entropy)),
+                }
+            )
+        return parts, logp, seen
+
+    @torch.no_grad()
+    def _score(self, tokens: TokenBatch, pieces: Sequence[_Piece]) -> Tensor:
+        logp = torch.full_like(tokens.advantage, torch.nan)
+        for piece in pieces:
+            logp[piece.rows] = response_logprobs(self.model, piece.layout, self.recipe.temperature).logp
+        return logp
+
+    def _piece(self, micro: MicroBatch, tokens: TokenBatch) -> _Piece:
+        chosen = [trainee.index for group in micro for trainee in group]
+        ends = torch.cumsum(torch.bincount(tokens.response, minlength=tokens.num_responses), 0).tolist()
+        rows = torch.cat([torch.arange(ends[i - 1] if i else 0, ends[i]) for i in chosen])
+        rows_layout = layout([[t.sample for t in group] for group in micro], self._cost)
+        return _Piece(rows_layout, tokens.rows(rows), rows)
+
+
+def _tokens(groups: Sequence[Group], advantage: Tensor, number: Tensor) -> TokenBatch:
+    """The response tokens end to end; ``policy_logp`` is NaN, unknown, until the model has scored them."""
+    samples = [sample for group in groups for sample in group.samples]
+    lengths = torch.tensor([len(s.response_ids) for s in samples])
+    response = torch.arange(len(samples)).repeat_interleave(lengths)
+    sampler_logp = None
+    if any(s.sampler_logp is not None for s in samples):
+        missing = math.nan
+        rows = [s.sampler_logp if s.sampler_logp is not None else [missing] * len(s.response_ids) for s in samples]
+        sampler_logp = torch.tensor([x for row in rows for x in row], dtype=torch.float32)
+    return TokenBatch(
+        policy_logp=torch.full((len(response),), torch.nan),
+        advantage=advantage[response],
+        response=response,
+        num_responses=len(samples),
+        sampler_logp=sampler_logp,
+        group=number,
+        version=torch.tensor([v for s in samples for v in s.version], dtype=torch.long),
+    )
+
+
+def _counts(scorable: Tensor, tokens: TokenBatch) -> Counts:
+    return Counts(len(torch.unique(tokens.response[scorable])), int(scorable.sum()))
+
+
+def _expected_counts(tokens: TokenBatch, objective: Objective) -> Counts:
+    """The counts if the policy's log-probability of every token is finite, which is known only afterwards."""
+    ok = torch.isfinite(tokens.advantage)
+    if objective.needs_sampler_logp and tokens.sampler_logp is not None:
+        ok &= torch.isfinite(tokens.sampler_logp)
+    return _counts(ok, tokens)
+
+
+def _reward_metrics(reward: Tensor, tied: Tensor) -> dict[str, Metric]:
+    scored = reward[~reward.isnan()]
+    return {
+        "reward": Mean(float(scored.sum()), len(scored)),
+        "unscored": Sum(len(reward) - len(scored)),
+        "signal_groups": Mean(float((~tied).sum()), len(tied)),
+    }

@@ -1,0 +1,140 @@
+"""A run's whole state on disk: weights, optimiser, schedule, buffered samples. There is no random state to keep.
+
+A checkpoint is a plain Hugging Face folder (``AutoModelForCausalLM.from_pretrained`` reads it) with a folder ``run/``
+beside the weights. It is written under another name and renamed when complete; a manifest holds the size and the
+SHA-256 of every file, so that one that was cut short or damaged is noticed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from lagproof.data import record
+from lagproof.data.samples import Group
+from lagproof.errors import CheckpointError
+from lagproof.models.loading import save as save_model
+from lagproof.runtime.run_dir import write_parquet, writing
+
+MANIFEST = "run/manifest.json"
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """What a run needs to go on, besides the weights of the newest version.
+
+    Attributes:
+        version: optimiser updates behind the weights.
+        schedule: the scheduler's snapshot.
+        held: groups that are sampled and not yet trained, by ticket.
+        optimizer: state dict of the optimiser.
+        sampler: weights of the version that the engines hold, if it is not the newest.
+        metrics_bytes: length of ``metrics.jsonl``.
+    """
+
+    version: int
+    schedule: Mapping[str, Any]
+    held: Mapping[int, Group]
+    optimizer: Mapping[str, Any]
+    sampler: Mapping[str, Tensor] | None
+    metrics_bytes: int
+
+
+def save(folder: Path, state: State, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, keep: int) -> Path:
+    """Write ``folder/step-000040`` and remove all but the newest ``keep`` checkpoints.
+
+    Raises:
+        RunDirError: it could not be written; the checkpoints that exist are untouched.
+    """
+    path = folder / f"step-{state.version:06d}"
+    beside = folder / f".{path.name}.tmp"
+    with writing(path):
+        try:
+            shutil.rmtree(beside, ignore_errors=True)
+            (beside / "run").mkdir(parents=True)
+            save_model(beside, model, tokenizer)
+            _write_state(beside / "run", state)
+            _write_manifest(beside)
+            shutil.rmtree(path, ignore_errors=True)
+            beside.replace(path)
+        finally:
+            shutil.rmtree(beside, ignore_errors=True)
+        for surplus in checkpoints(folder)[:-keep]:
+            shutil.rmtree(surplus)
+    return path
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """Complete-looking checkpoints, oldest first."""
+    return sorted(p for p in folder.glob("step-*") if p.is_dir())
+
+
+def verify(path: Path) -> None:
+    """Make sure that every file is as it was written.
+
+    Raises:
+        CheckpointError: names the checkpoint and the file.
+    """
+    try:
+        manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, json.JSONDecodeError) as error:
+        raise CheckpointError(f"checkpoint {path}: its manifest cannot be read: {error}") from error
+    for name, expected in manifest.items():
+        file = path / name
+        size = file.stat().st_size if file.is_file() else None
+        if size != expected["bytes"]:
+            raise CheckpointError(f"checkpoint {path}: {name} has {size} bytes, {expected['bytes']} were written")
+        if _sha256(file) != expected["sha256"]:
+            raise CheckpointError(f"checkpoint {path}: {name} is damaged (its SHA-256 is not the one written)")
+
+
+def load_state(path: Path) -> State:
+    """Everything but the newest weights, which are the Hugging Face folder itself."""
+    run = path / "run"
+    state = json.loads((run / "state.json").read_text(encoding="utf-8"))
+    sampler = run / "sampler.safetensors"
+    groups = {group.prompt: group for group in record.groups(pq.read_table(run / "held.parquet"))}
+    return State(
+        version=state["version"],
+        schedule=state["schedule"],
+        held={int(ticket): groups[prompt] for ticket, prompt in state["held"].items()},
+        optimizer=torch.load(run / "optimizer.pt", weights_only=True),
+        sampler=load_file(sampler) if sampler.exists() else None,
+        metrics_bytes=state["metrics_bytes"],
+    )
+
+
+def _write_state(run: Path, state: State) -> None:
+    torch.save(dict(state.optimizer), run / "optimizer.pt")
+    write_parquet(record.table(record.rows(state.held.values())), run / "held.parquet")
+    if state.sampler is not None:
+        save_file({name: w.contiguous() for name, w in state.sampler.items()}, run / "sampler.safetensors")
+    plain = {
+        "version": state.version,
+        "schedule": dict(state.schedule),
+        "held": {str(ticket): group.prompt for ticket, group in state.held.items()},
+        "metrics_bytes": state.metrics_bytes,
+    }
+    (run / "state.json").write_text(json.dumps(plain), encoding="utf-8")
+
+
+def _write_manifest(path: Path) -> None:
+    files = sorted(p for p in path.rglob("*") if p.is_file())
+    manifest = {str(p.relative_to(path)): {"bytes": p.stat().st_size, "sha256": _sha256(p)} for p in files}
+    (path / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()

@@ -1,0 +1,285 @@
+"""The schedule executed in one process: deterministic, bit-reproducible, interruptible between two steps."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from lagproof.config import Config
+from lagproof.data import record
+from lagproof.data.metrics import values
+from lagproof.data.samples import Finish, Group, Sample
+from lagproof.errors import InterruptedRunError
+from lagproof.learner.step import Learner, Outcome, StepResult
+from lagproof.models.loading import Loaded, encode
+from lagproof.rollout.engine import Engine, Request, Sampling
+from lagproof.runtime import checkpoint
+from lagproof.runtime.run_dir import RunDir
+from lagproof.runtime.schedule import (
+    Begin,
+    Command,
+    Discard,
+    Event,
+    Publish,
+    SampleFinished,
+    Scheduler,
+    Start,
+    StepFinished,
+    StepOutcome,
+    Stop,
+    Train,
+    WeightsLoaded,
+    WorkerJoined,
+)
+from lagproof.runtime.seeds import Purpose, stream
+from lagproof.sync.memory import MemoryChannel
+from lagproof.tasks.order import position
+from lagproof.tasks.task import Answer, Problem, Task
+
+Row = Mapping[str, Any]
+WORKER = 0
+OUTCOMES = {
+    Outcome.TRAINED: StepOutcome.TRAINED,
+    Outcome.TIED: StepOutcome.TIED,
+    Outcome.NON_FINITE: StepOutcome.NON_FINITE,
+}
+
+
+@dataclass
+class Watch:
+    """Seconds spent since the last row of metrics, by what they were spent on."""
+
+    spent: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    began: float = field(default_factory=time.perf_counter)
+
+    @contextmanager
+    def on(self, what: str):
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.spent[what] += time.perf_counter() - began
+
+    def read(self, num_tokens: int) -> dict[str, float]:
+        """``time/...`` keys of a row; starts again from zero."""
+        now = time.perf_counter()
+        step_s = now - self.began
+        out = {f"time/{what}_s": seconds for what, seconds in sorted(self.spent.items())}
+        out |= {"time/step_s": step_s, "time/tokens_per_s": num_tokens / step_s}
+        self.spent.clear()
+        self.began = now
+        return out
+
+
+@dataclass(frozen=True)
+class Rooms:
+    """The parts that a run joins."""
+
+    task: Task
+    loaded: Loaded
+    learner: Learner
+    engine: Engine
+    evaluator: Callable[[int], dict[str, float]]
+    channel: MemoryChannel
+
+
+class InlineRun:
+    """Executes the commands of a scheduler; commands that follow from an event come before those that were left.
+
+    So a publication is loaded, and the starts that waited for it are sampled, before the learner moves the weights.
+
+    Args:
+        config: resolved.
+        rooms: see :class:`Rooms`.
+        scheduler: new or restored.
+        run_dir: where rows, rollouts and checkpoints go.
+        held: groups by ticket, of a restored run.
+        interrupted: asked between two steps; when true the run saves everything and raises.
+        on_row: told every row of metrics.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        rooms: Rooms,
+        scheduler: Scheduler,
+        run_dir: RunDir,
+        *,
+        held: Mapping[int, Group] | None = None,
+        interrupted: Callable[[], bool] = lambda: False,
+        on_row: Callable[[Row], None] = lambda row: None,
+    ) -> None:
+        self._config, self._rooms, self._scheduler, self._dir = config, rooms, scheduler, run_dir
+        self._held: dict[int, Group] = dict(held or {})
+        self._interrupted, self._on_row = interrupted, on_row
+        self._sampling = Sampling(
+            max_tokens=config.rollout.max_tokens,
+            temperature=config.rollout.temperature,
+            top_p=config.rollout.top_p,
+            top_k=config.rollout.top_k,
+            record_logp=config.rollout.record_logp,
+        )
+        self._watch = Watch()
+        self._saved: int | None = scheduler.version if held is not None else None
+
+    def run(self) -> Stop:
+        """Until the scheduler says stop.
+
+        Raises:
+            InterruptedRunError: asked to stop; everything is saved.
+            RunDirError: the disk is full or cannot be written.
+        """
+        if self._saved is None and self._config.eval.every:
+            self._write({"step": 0, **self._evaluate()}, 0)
+        todo: deque[Command] = deque(self._scheduler.handle(WorkerJoined(WORKER, self._rooms.engine.version), Begin()))
+        while True:
+            command = todo.popleft()
+            match command:
+                case Start():
+                    starts = [command]
+                    while todo and isinstance(todo[0], Start):
+                        starts.append(todo.popleft())
+                    answers = self._sample(starts)
+                case Train():
+                    self._between_steps()
+                    answers = [self._train(command)]
+                case Publish():
+                    answers = [self._publish(command)]
+                case Discard():
+                    del self._held[command.ticket]
+                    answers = []
+                case Stop():
+                    self.save()
+                    return command
+                case _:
+                    raise AssertionError(f"{command} cannot happen with one worker that never fails")
+            todo.extendleft(reversed(self._scheduler.handle(*answers)))
+
+    def save(self) -> None:
+        """A checkpoint of this moment, unless there is one already."""
+        version = self._scheduler.version
+        if self._saved == version:
+            return
+        self._dir.flush(version)
+        published, weights = self._rooms.channel.fetch()
+        state = checkpoint.State(
+            version=version,
+            schedule=self._scheduler.snapshot(),
+            held={ticket: self._held[ticket] for ticket in self._scheduler.held},
+            optimizer=self._rooms.learner.optimizer.state_dict(),
+            sampler=None if published == version else weights,
+            metrics_bytes=self._dir.metrics.stat().st_size if self._dir.metrics.exists() else 0,
+        )
+        loaded = self._rooms.loaded
+        checkpoint.save(self._dir.checkpoints, state, loaded.model, loaded.tokenizer, self._config.save.keep)
+        self._saved = version
+
+    def _between_steps(self) -> None:
+        version = self._scheduler.version
+        if self._interrupted():
+            self.save()
+            raise InterruptedRunError(
+                f"stopped after step {version} of {self._config.steps}; continue with --resume {self._dir.path}"
+            )
+        if version and version % self._config.save.every == 0:
+            self.save()
+
+    def _problem(self, prompt: int) -> Problem:
+        task = self._rooms.task
+        order_seed = stream(self._config.seed, Purpose.ORDER)
+        return task.problem(position(prompt, task.size, order_seed)[1])
+
+    def _sample(self, starts: Sequence[Start]) -> list[Event]:
+        rooms, config = self._rooms, self._config
+        problems = [self._problem(start.prompt) for start in starts]
+        requests = [
+            Request(
+                encode(rooms.loaded, problem.prompt),
+                config.rollout.samples,
+                stream(config.seed, Purpose.SAMPLE, start.prompt),
+            )
+            for problem, start in zip(problems, starts, strict=True)
+        ]
+        with self._watch.on("sample"):
+            sampled = rooms.engine.generate(requests, self._sampling)
+        with self._watch.on("grade"):
+            graded = self._grade(problems, sampled)
+        events: list[Event] = []
+        for start, problem, samples in zip(starts, problems, graded, strict=True):
+            info = {"task": problem.task, "gold": problem.gold}
+            self._held[start.ticket] = Group(start.prompt, problem.id, samples, info)
+            versions = [v for s in samples for v in s.version] or [start.version]
+            events.append(SampleFinished(start.ticket, min(versions), max(versions)))
+        return events
+
+    def _grade(self, problems: Sequence[Problem], sampled: Sequence[Sequence[Sample]]) -> list[list[Sample]]:
+        answers = [
+            Answer(problem, sample.text, sample.finish)
+            for problem, samples in zip(problems, sampled, strict=True)
+            for sample in samples
+        ]
+        grades = iter(self._rooms.task.grade(answers))
+        return [[replace(sample, reward=next(grades).reward) for sample in samples] for samples in sampled]
+
+    def _train(self, command: Train) -> Event:
+        groups = [self._held.pop(ticket) for ticket in command.tickets]
+        with self._watch.on("learn"):
+            result = self._rooms.learner.step(groups)
+        step = self._rooms.learner.version
+        row: dict[str, Any] = {"step": step, "batch": command.batch}
+        if result.outcome is not Outcome.TRAINED:
+            row["outcome"] = str(result.outcome)
+        row |= values(result.metrics) | _sample_metrics(groups)
+        if result.outcome is Outcome.TRAINED:
+            if self._config.save.rollouts:
+                self._dir.record(_records(groups, result, step), step)
+            if self._is_evaluated(step):
+                row |= self._evaluate()
+        self._write(row, sum(len(s.response_ids) for g in groups for s in g.samples))
+        return StepFinished(command.batch, OUTCOMES[result.outcome])
+
+    def _is_evaluated(self, step: int) -> bool:
+        every = self._config.eval.every
+        return bool(every) and (step % every == 0 or step == self._config.steps)
+
+    def _evaluate(self) -> dict[str, float]:
+        with self._watch.on("eval"):
+            return self._rooms.evaluator(self._rooms.learner.version)
+
+    def _publish(self, command: Publish) -> Event:
+        with self._watch.on("publish"):
+            self._rooms.channel.publish(command.version, dict(self._rooms.loaded.model.named_parameters()))
+            self._rooms.engine.load(*self._rooms.channel.fetch())
+        return WeightsLoaded(WORKER, command.version)
+
+    def _write(self, row: Row, num_tokens: int) -> None:
+        full = {**row, **self._watch.read(num_tokens)}
+        self._dir.append(full)
+        self._on_row(full)
+
+
+def _sample_metrics(groups: Sequence[Group]) -> dict[str, float]:
+    """Of all responses, also the truncated ones and those without a reward."""
+    samples = [sample for group in groups for sample in group.samples]
+    rewards = [s.reward for s in samples if s.scored and s.reward is not None]
+    out: dict[str, float] = {
+        "samples": len(samples),
+        "response_tokens": float(np.mean([len(s.response_ids) for s in samples])),
+        "truncated": float(np.mean([s.finish is Finish.LENGTH for s in samples])),
+    }
+    return out | ({"reward_std": float(np.std(rewards))} if rewards else {})
+
+
+def _records(groups: Sequence[Group], result: StepResult, step: int) -> list[dict[str, Any]]:
+    assert result.tokens is not None
+    samples = [sample for group in groups for sample in group.samples]
+    logp = result.tokens.policy_logp.tolist()
+    ends = np.cumsum([len(s.response_ids) for s in samples]).tolist()
+    rows = [logp[end - len(s.response_ids) : end] for s, end in zip(samples, ends, strict=True)]
+    return record.rows(groups, step, rows, result.advantage.tolist())

@@ -1,0 +1,131 @@
+"""The directory of a run: what is in it, and what happens when it cannot be written."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from lagproof.config import Config, from_dict, read_toml
+from lagproof.data import record
+from lagproof.errors import RunDirError
+
+ROLLOUT_PART_TOKENS = 1_000_000
+"""Trained tokens that are held before they are written as one parquet file."""
+
+
+class RunDir:
+    """Files of one run. ``metrics.jsonl`` is flushed at every row; everything else is written beside and renamed."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.metrics = path / "metrics.jsonl"
+        self.rollouts = path / "rollouts"
+        self.checkpoints = path / "checkpoints"
+        self.result = path / "result.json"
+        self._rows: list[dict[str, Any]] = []
+        self._tokens = 0
+
+    @classmethod
+    def create(cls, config: Config) -> RunDir:
+        """A new directory with the resolved configuration.
+
+        Raises:
+            RunDirError: it exists and holds anything, or cannot be written.
+        """
+        run = cls(Path(config.run_dir))
+        if run.path.exists() and (not run.path.is_dir() or any(run.path.iterdir())):
+            raise RunDirError(
+                f"run_dir = {config.run_dir!r}: exists already; choose another with --set run_dir=..., "
+                f"or continue it with --resume {config.run_dir}"
+            )
+        with writing(run.path):
+            run.rollouts.mkdir(parents=True)
+            run.checkpoints.mkdir()
+            config.save_toml(run.path / "config.toml")
+        return run
+
+    @classmethod
+    def open(cls, path: Path) -> tuple[RunDir, Config]:
+        """An existing run and its configuration.
+
+        Raises:
+            RunDirError: there is no run.
+        """
+        if not (path / "config.toml").is_file():
+            raise RunDirError(f"{path}: is not a run directory (it has no config.toml); check the path after --resume")
+        return cls(path), from_dict(Config, read_toml(path / "config.toml"))
+
+    def append(self, row: Mapping[str, Any]) -> None:
+        """One row of metrics; values that are not finite are no values and are left out."""
+        clean = {k: v for k, v in row.items() if not (isinstance(v, float) and not math.isfinite(v))}
+        with writing(self.metrics), self.metrics.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(clean) + "\n")
+
+    def record(self, rows: list[dict[str, Any]], step: int) -> None:
+        """Keep trained responses for the next parquet file, and write it when there are many."""
+        self._rows += rows
+        self._tokens += sum(len(row["response_ids"]) for row in rows)
+        if self._tokens >= ROLLOUT_PART_TOKENS:
+            self.flush(step)
+
+    def flush(self, step: int) -> None:
+        """Write what is kept, up to and including ``step``."""
+        if not self._rows:
+            return
+        name = self.rollouts / f"step-{step:06d}.parquet"
+        with writing(name):
+            write_parquet(record.table(self._rows), name)
+        self._rows, self._tokens = [], 0
+
+    def rewind(self, step: int, metrics_bytes: int) -> None:
+        """Forget what was written after a checkpoint; it will be written again."""
+        with writing(self.path):
+            if self.metrics.exists():
+                os.truncate(self.metrics, metrics_bytes)
+            for file in self.rollouts.glob("step-*.parquet"):
+                if int(file.stem.removeprefix("step-")) > step:
+                    file.unlink()
+
+    def note(self, text: str) -> None:
+        """Tell the person who runs it, and keep it: one line on stderr and in ``notes.txt``."""
+        print(text, file=sys.stderr)
+        with writing(self.path), (self.path / "notes.txt").open("a", encoding="utf-8") as file:
+            file.write(text + "\n")
+
+    def finish(self, result: Mapping[str, Any]) -> None:
+        """Write ``result.json``; a run without it has not finished."""
+        with writing(self.result):
+            write_text(json.dumps(result, indent=1) + "\n", self.result)
+
+
+def write_text(text: str, path: Path) -> None:
+    """Write beside and rename, so that a reader sees all of it or nothing."""
+    beside = path.with_name(f".{path.name}.tmp")
+    beside.write_text(text, encoding="utf-8")
+    beside.replace(path)
+
+
+def write_parquet(table: Any, path: Path) -> None:
+    """As :func:`write_text`, for an arrow table."""
+    beside = path.with_name(f".{path.name}.tmp")
+    pq.write_table(table, beside, compression="zstd")
+    beside.replace(path)
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise RunDirError(
+            f"{path}: cannot be written: {error.strerror or error}; everything up to the last checkpoint is kept: "
+            "make room or fix the permissions, then continue with --resume"
+        ) from error

@@ -1,0 +1,285 @@
+"""One run from its configuration: builds the rooms, joins them, and goes on where an earlier process stopped."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from lagproof import rules, tasks
+from lagproof.config import Config, Named
+from lagproof.errors import CheckpointError, ConfigError, InputError, RunDirError, RunStoppedError
+from lagproof.learner.step import Learner, Recipe
+from lagproof.models.loading import Loaded, encode, load
+from lagproof.rollout.engine import Request, Sampling
+from lagproof.rollout.hf import HFEngine
+from lagproof.rules.reduction import reduction
+from lagproof.runtime import checkpoint
+from lagproof.runtime.inline import InlineRun, Rooms, Row
+from lagproof.runtime.run_dir import RunDir
+from lagproof.runtime.schedule import Limits, Periodic, Plan, Scheduler, Stop
+from lagproof.runtime.seeds import Purpose, stream
+from lagproof.sync.memory import MemoryChannel
+from lagproof.tasks.task import Task
+from lagproof.tensors.advantage import ADVANTAGES
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of a run.
+
+    Attributes:
+        run_dir: its directory.
+        reason: why it ended, in one word: ``finished``, ``data_ended``, ``no_signal``, ...
+        success: whether it did what it was asked to do.
+        steps: optimiser steps trained.
+        metrics: the last value of every metric.
+    """
+
+    run_dir: Path
+    reason: str
+    success: bool
+    steps: int
+    metrics: Mapping[str, float]
+
+
+def train(
+    config: Config,
+    *,
+    resume: bool = False,
+    on_step: Callable[[Row], None] | None = None,
+    on_tokens: Callable[[int], None] | None = None,
+) -> Result:
+    """Run ``config``.
+
+    SIGINT and SIGTERM finish the step, save and raise; a second one stops at once.
+
+    Args:
+        config: the run. With ``resume`` it must be the one in ``run_dir``, but for what is saved.
+        resume: go on in ``config.run_dir``; starts over where it has no checkpoint yet.
+        on_step: told each row of ``metrics.jsonl`` as it is written.
+        on_tokens: told how many tokens were just sampled, for showing progress within a step of a slow model.
+
+    Raises:
+        UsageError: the configuration, the task, the model or the directory cannot be used.
+        CheckpointError: no checkpoint of the run can be read.
+        RunStoppedError: the run cannot go on, with the reason; ``result.json`` holds it too.
+        InterruptedRunError: asked to stop; everything is saved.
+    """
+    config = resolve(config)
+    if resume and (finished := _finished(Path(config.run_dir))):
+        return finished
+    task = tasks.build(config.task.name, config.task.options)
+    try:
+        _check_data(config, task)
+        run_dir, saved = _open(config) if resume else (None, None)
+        loaded = load(config.model if saved is None else saved)
+        if run_dir is None:
+            run_dir = RunDir.create(config)
+        with interruptible() as interrupted:
+            run = _join(config, task, loaded, run_dir, saved, on_tokens, interrupted, on_step or (lambda row: None))
+            stop = run.run()
+    finally:
+        task.close()
+    return _finish(config, run_dir, stop)
+
+
+def resolve(config: Config) -> Config:
+    """The same run with every default of its task and objective filled in, checked before anything is built.
+
+    Raises:
+        ConfigError: an unknown name or option, or two settings that exclude each other.
+    """
+    objective = rules.objective(config.objective.name, **config.objective.options)
+    if objective.needs_sampler_logp and not config.rollout.record_logp:
+        raise ConfigError(
+            f"rollout.record_logp = false: {objective.name} compares the policy with the sampler and needs it; "
+            "set it to true, or choose naive, spo, asympo or gpg"
+        )
+    learner = config.learner
+    advantage = objective.default_advantage if learner.advantage == "auto" else learner.advantage
+    how = objective.default_reduction if learner.reduction == "auto" else learner.reduction
+    return replace(
+        config,
+        task=Named(config.task.name, tasks.resolve(config.task.name, config.task.options)),
+        objective=Named(objective.name, {**rules.defaults(objective.name), **config.objective.options}),
+        schedule=replace(config.schedule, batches_ahead=config.schedule.ahead),
+        learner=replace(learner, advantage=advantage, reduction=how),
+    )
+
+
+@contextmanager
+def interruptible() -> Iterator[Callable[[], bool]]:
+    """Turn the first SIGINT or SIGTERM into an answer to a question; the second acts as it always does."""
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    asked = threading.Event()
+    before = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
+
+    def ask(number: int, frame: Any) -> None:
+        asked.set()
+        for s, handler in before.items():
+            signal.signal(s, handler)
+
+    for s in before:
+        signal.signal(s, ask)
+    try:
+        yield asked.is_set
+    finally:
+        for s, handler in before.items():
+            signal.signal(s, handler)
+
+
+def _join(
+    config: Config,
+    task: Task,
+    loaded: Loaded,
+    run_dir: RunDir,
+    saved: Path | None,
+    on_tokens: Callable[[int], None] | None,
+    interrupted: Callable[[], bool],
+    on_row: Callable[[Row], None],
+) -> InlineRun:
+    state = None if saved is None else checkpoint.load_state(saved)
+    plan = _plan(config, task)
+    scheduler = Scheduler(plan) if state is None else Scheduler.restore(plan, state.schedule)
+    learner = Learner(loaded.model, _recipe(config), 0 if state is None else state.version)
+    engine = HFEngine(loaded.model, loaded.tokenizer, loaded.stop_ids, config.rollout.precision, on_tokens=on_tokens)
+    channel = MemoryChannel()
+    weights = dict(loaded.model.named_parameters()) if state is None or state.sampler is None else state.sampler
+    channel.publish(scheduler.published, weights)
+    engine.load(*channel.fetch())
+    if state is not None:
+        learner.optimizer.load_state_dict(dict(state.optimizer))
+        run_dir.rewind(state.version, state.metrics_bytes)
+    rooms = Rooms(task, loaded, learner, engine, _evaluator(config, task, loaded, on_tokens), channel)
+    held = None if state is None else state.held
+    return InlineRun(config, rooms, scheduler, run_dir, held=held, interrupted=interrupted, on_row=on_row)
+
+
+def _plan(config: Config, task: Task) -> Plan:
+    num_prompts = None if config.epochs is None or task.size is None else config.epochs * task.size
+    return Plan(
+        admission=Periodic(config.schedule.broadcast_every, config.schedule.ahead),
+        prompts_per_step=config.rollout.prompts,
+        steps=config.steps,
+        num_prompts=num_prompts,
+        limits=Limits(tied_batches=config.learner.max_tied_batches, bad_steps=config.learner.max_bad_steps),
+    )
+
+
+def _recipe(config: Config) -> Recipe:
+    return Recipe(
+        objective=rules.objective(config.objective.name, **config.objective.options),
+        reduction=reduction(config.learner.reduction, config.rollout.max_tokens),
+        advantage=ADVANTAGES[config.learner.advantage],
+        temperature=config.rollout.temperature,
+        config=config.learner,
+    )
+
+
+def _check_data(config: Config, task: Task) -> None:
+    if task.size is not None and task.size < config.rollout.prompts:
+        raise InputError(
+            f"rollout.prompts = {config.rollout.prompts}: the task {task.name!r} has {task.size} problems; "
+            "a batch must not hold a problem twice: lower rollout.prompts or give more data"
+        )
+
+
+def _open(config: Config) -> tuple[RunDir | None, Path | None]:
+    """The directory to go on in and its newest readable checkpoint."""
+    path = Path(config.run_dir)
+    run_dir, before = RunDir.open(path)
+    differing = _differences(before.to_dict(), config.to_dict())
+    if differing:
+        raise RunDirError(
+            f"--resume {path}: it was begun with other values of {', '.join(differing)}; "
+            "a run goes on as it began: leave them, or start a new run_dir"
+        )
+    found = checkpoint.checkpoints(run_dir.checkpoints)
+    problems: list[str] = []
+    for candidate in reversed(found):
+        try:
+            checkpoint.verify(candidate)
+        except CheckpointError as error:
+            problems.append(str(error))
+            continue
+        for problem in problems:
+            run_dir.note(f"{problem}; going on from {candidate.name}")
+        return run_dir, candidate
+    if problems:
+        raise CheckpointError("; ".join(problems) + "; no earlier checkpoint is left: start a new run_dir")
+    run_dir.rewind(0, 0)
+    return run_dir, None
+
+
+def _differences(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str = "") -> list[str]:
+    out: list[str] = []
+    for key in sorted({*before, *after} - ({"run_dir", "save"} if not prefix else set())):
+        a, b = before.get(key), after.get(key)
+        if isinstance(a, Mapping) and isinstance(b, Mapping):
+            out += _differences(a, b, f"{prefix}{key}.")
+        elif a != b:
+            out.append(prefix + key)
+    return out
+
+
+def _finished(path: Path) -> Result | None:
+    file = path / "result.json"
+    if not file.is_file():
+        return None
+    found = json.loads(file.read_text(encoding="utf-8"))
+    return Result(path, found["reason"], found["success"], found["steps"], found["metrics"])
+
+
+def _finish(config: Config, run_dir: RunDir, stop: Stop) -> Result:
+    metrics: dict[str, float] = {}
+    steps = 0
+    with run_dir.metrics.open(encoding="utf-8") as rows:
+        for row in map(json.loads, rows):
+            steps = max(steps, row["step"])
+            metrics |= {k: v for k, v in row.items() if isinstance(v, int | float)}
+    result = Result(run_dir.path, str(stop.reason), stop.reason.success, steps, metrics)
+    run_dir.finish(
+        {
+            "reason": result.reason,
+            "success": result.success,
+            "detail": stop.detail,
+            "steps": steps,
+            "metrics": metrics,
+        }
+    )
+    if not result.success:
+        raise RunStoppedError(f"{stop.detail} (run {run_dir.path}, after step {steps} of {config.steps})")
+    return result
+
+
+def _evaluator(
+    config: Config, task: Task, loaded: Loaded, on_tokens: Callable[[int], None] | None
+) -> Callable[[int], dict[str, float]]:
+    from lagproof.tasks.task import Answer
+
+    sampling = Sampling(config.rollout.max_tokens, config.eval.temperature, record_logp=False)
+
+    def evaluate(version: int) -> dict[str, float]:
+        engine = HFEngine.view(loaded.model, loaded.tokenizer, loaded.stop_ids, version=version, on_tokens=on_tokens)
+        n = min(config.eval.prompts, task.eval_size or config.eval.prompts)
+        problems = [task.eval_problem(i) for i in range(n)]
+        out = engine.generate(
+            [
+                Request(encode(loaded, p.prompt), config.eval.k, stream(config.seed, Purpose.EVALUATE, i))
+                for i, p in enumerate(problems)
+            ],
+            sampling,
+        )
+        answers = [Answer(p, s.text, s.finish) for p, ss in zip(problems, out, strict=True) for s in ss]
+        rewards = [g.reward for g in task.grade(answers)]
+        return {"eval/accuracy": sum(rewards) / len(rewards)}
+
+    return evaluate
