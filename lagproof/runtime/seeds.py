@@ -1,4 +1,4 @@
-"""Random streams as pure functions of the seed: a run has no random state to save, and a retry draws the same numbers."""
+"""Random streams as pure functions of the seed: a run has no random state, and a retry draws the same numbers."""
 
 from __future__ import annotations
 

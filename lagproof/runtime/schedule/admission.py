@@ -16,9 +16,11 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from typing import ClassVar, Literal
 
 from lagproof.errors import ConfigError
+
+Late = Literal["never", "train", "drop"]  # what becomes of results that are older than the schedule promises
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ class Periodic:
     broadcast_every: int
     batches_ahead: int
 
-    drops_late = False
+    late: ClassVar[Late] = "never"
 
     def __post_init__(self) -> None:
         require(self.broadcast_every >= 1, "schedule.broadcast_every", self.broadcast_every, ">= 1")
@@ -112,7 +114,7 @@ class Threshold:
     staleness_threshold: float
     broadcast_every: int
 
-    drops_late = False
+    late: ClassVar[Late] = "train"
 
     def __post_init__(self) -> None:
         require(
@@ -180,11 +182,6 @@ class MaxAge:
             f">= schedule.broadcast_every - 1 = {self.broadcast_every - 1}: the step before a "
             "broadcast trains samples of that age, however fresh; raise it or lower broadcast_every",
         )
-
-    @property
-    def drops_late(self) -> bool:
-        """``late == "drop"``."""
-        return self.late == "drop"
 
     def max_age(self, prompts_per_step: int) -> int:
         """``a``."""

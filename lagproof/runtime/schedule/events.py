@@ -56,8 +56,9 @@ class WorkerJoined:
     """A rollout worker is ready.
 
     Attributes:
-        worker: its number; the number of a lost worker may be used again.
-        version: optimiser updates behind the weights that it holds.
+        worker: its number. That of a lost worker may be used again once no news of the lost one can arrive.
+        version: optimiser updates behind the weights that it holds. A worker that holds less than the newest
+            publication gets no prompt until it reports ``WeightsLoaded``.
         slots: prompts that it takes at once; ``None`` for any number.
     """
 

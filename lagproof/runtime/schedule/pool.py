@@ -40,6 +40,7 @@ class Pool:
 
     def join(self, number: int, version: int, slots: int | None) -> None:
         """A worker is there."""
+        assert slots is None or slots >= 1, f"worker {number} takes no prompts"
         assert number not in self.workers, f"worker {number} joined twice; report that it was lost first"
         self.workers[number] = Worker(version, slots)
 

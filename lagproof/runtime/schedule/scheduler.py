@@ -57,7 +57,7 @@ class Scheduler:
         self._pool = Pool()
         self._begun = False
         self._lost = 0
-        self._last_failure = ""
+        self._last_failure = "before the resume"
         self._stop: Stop | None = None
 
     @classmethod
@@ -121,7 +121,8 @@ class Scheduler:
 
     def check(self) -> None:
         """Assert the invariants that hold between any two events."""
-        self._state.check()
+        violation = self._state.violation()
+        assert violation is None, violation
         self._pool.check()
         running = {run.prompt for run in self._pool.runs.values()}
         assert running <= self._state.open.keys(), "a prompt runs that is not open"
@@ -134,6 +135,7 @@ class Scheduler:
                 self._take(event, commands)
             if self._stop is None and self._begun:
                 self._advance(commands)
+        assert self._state.counts.adds_up, f"prompts do not add up: {self._state.counts}"
         return commands
 
     # An event changes the state, and asks only for what follows from the event itself.
@@ -215,12 +217,15 @@ class Scheduler:
     def _step_finished(self, batch: int, outcome: StepOutcome, commands: list[Command]) -> None:
         state, limits = self._state, self.plan.limits
         assert state.training is not None and batch == state.batches, f"batch {batch} is not with the learner"
-        results, state.training = list(state.training.values()), None
+        num_late, size = self._num_late, len(state.training)
+        state.training = None
         state.batches += 1
         if outcome is StepOutcome.TRAINED:
-            self._trained(results, commands)
+            state.late += num_late
+            state.trained += size
+            self._next_version(commands)
             return
-        state.drop(outcome.value, len(results))
+        state.drop(outcome.value, size)
         if outcome is StepOutcome.TIED:
             state.tied_in_row += 1
             if state.tied_in_row >= limits.tied_batches:
@@ -232,10 +237,8 @@ class Scheduler:
                 detail = f"{state.bad_in_row} steps in a row had gradients that are not finite"
                 self._end(StopReason.NON_FINITE, detail, commands)
 
-    def _trained(self, results: list[Result], commands: list[Command]) -> None:
+    def _next_version(self, commands: list[Command]) -> None:
         state = self._state
-        state.late += sum(state.version - result.oldest > self.plan.max_age for result in results)
-        state.trained += len(results)
         state.version += 1
         state.tied_in_row = state.bad_in_row = 0
         if state.version % self.plan.admission.broadcast_every == 0 and state.version < self.plan.steps:
@@ -259,12 +262,13 @@ class Scheduler:
                 return None
             if batch:
                 state.training = {prompt: state.buffer.pop(prompt) for prompt in batch}
+                assert self.plan.admission.late == "train" or self._num_late == 0, "older than promised"
                 return Train(state.batches, tuple(result.ticket for result in state.training.values()))
             state.batches += 1  # all its prompts failed
         return None
 
     def _drop_late(self, commands: list[Command]) -> None:
-        if not self.plan.admission.drops_late:
+        if self.plan.admission.late != "drop":
             return
         state, max_age = self._state, self.plan.max_age
         for prompt, result in list(state.buffer.items()):
@@ -277,12 +281,13 @@ class Scheduler:
 
     def _at_end(self, commands: list[Command]) -> bool:
         state = self._state
-        ended = f"the data ended after {state.started} prompts and {state.version} of {self.plan.steps} steps"
         if state.version >= self.plan.steps:
             self._end(StopReason.FINISHED, f"{state.version} steps", commands)
-        elif not self._progress.data_ended or state.outstanding > 0:
+            return True
+        if not self._progress.data_ended or state.outstanding > 0:
             return False
-        elif state.trained > 0:
+        ended = f"the data ended after {state.started} prompts and {state.version} of {self.plan.steps} steps"
+        if state.trained > 0:
             self._end(StopReason.DATA_ENDED, ended, commands)
         elif state.failed > 0:
             detail = f"{ended}: {state.failed} prompts failed; the last: {self._last_failure}"
@@ -309,6 +314,12 @@ class Scheduler:
             commands.append(Start(state.next_ticket, prompt, run.worker, tries.starts, run.version))
             state.started = max(state.started, prompt + 1)
             state.next_ticket += 1
+
+    @property
+    def _num_late(self) -> int:
+        """Prompts in the learner's batch that are older than the promise."""
+        oldest = self._state.version - self.plan.max_age
+        return sum(result.oldest < oldest for result in (self._state.training or {}).values())
 
     @property
     def _progress(self) -> Progress:

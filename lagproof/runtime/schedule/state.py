@@ -63,6 +63,11 @@ class Counts:
     failed: int
     dropped: int
 
+    @property
+    def adds_up(self) -> bool:
+        """Whether every prompt that was started is somewhere, once."""
+        return self.started == self.trained + self.buffered + self.running + self.failed + self.dropped
+
 
 @dataclass
 class State:
@@ -130,18 +135,20 @@ class State:
         """Count prompts that were sampled and will not be trained."""
         self.dropped[reason] = self.dropped.get(reason, 0) + count
 
-    def check(self) -> None:
-        """Assert what must hold between any two events."""
-        c = self.counts
-        assert c.started == c.trained + c.buffered + c.running + c.failed + c.dropped, (
-            f"prompts do not add up: {c}"
-        )
+    def violation(self) -> str | None:
+        """Which of the things that hold between any two events does not, in words."""
         places = [*self.open, *self.buffer, *(self.training or {})]
-        assert len(set(places)) == len(places), "a prompt is in two places"
-        assert all(0 <= prompt < self.started for prompt in places), "a prompt was never started"
-        assert 0 <= self.published <= self.version <= self.batches, "versions without steps"
-        assert len(set(self.held)) == len(self.held), "a ticket names two prompts"
-        assert all(ticket < self.next_ticket for ticket in self.held), "a ticket was never given out"
+        if not self.counts.adds_up:
+            return f"prompts do not add up: {self.counts}"
+        if len(set(places)) != len(places):
+            return "a prompt is in two places"
+        if not all(0 <= prompt < self.started for prompt in places):
+            return "a prompt is open or buffered that was never started"
+        if not 0 <= self.published <= self.version <= self.batches:
+            return f"published {self.published}, version {self.version}, {self.batches} batches"
+        if len(set(self.held)) != len(self.held) or not all(0 <= t < self.next_ticket for t in self.held):
+            return f"tickets {self.held} out of {self.next_ticket}"
+        return None
 
 
 def to_snapshot(plan: Plan, state: State) -> dict[str, Any]:
@@ -182,7 +189,8 @@ def from_snapshot(plan: Plan, snapshot: Mapping[str, Any]) -> State:
             open={int(p): Tries(int(s), int(f)) for p, s, f in snapshot["open"]},
             buffer={int(p): Result(int(t), int(lo), int(hi)) for p, t, lo, hi in snapshot["buffer"]},
         )
-        state.check()
-    except (KeyError, TypeError, ValueError, AttributeError, AssertionError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CheckpointError(f"schedule snapshot is damaged: {type(error).__name__}: {error}") from error
+    if violation := state.violation():
+        raise CheckpointError(f"schedule snapshot is damaged: {violation}")
     return state
