@@ -232,6 +232,30 @@ class Runtime(RuleBasedStateMachine):
         self.tell(SampleFinished(ticket, run.version, newest))
 
     @sampled
+    @rule(rounds=st.integers(1, 6))
+    def the_oldest_sample_is_overtaken(self, rounds: int) -> None:
+        slow = min(self.sampling)
+        for _ in range(rounds):
+            if self.stop is None:
+                self.get_on(but=slow)
+
+    def get_on(self, but: int | None = None) -> bool:
+        """Whatever is under way goes well, but for one sample."""
+        busy = False
+        for worker in list(self.engines):
+            while worker in self.engines and self.engines[worker].to_load:
+                busy = True
+                self.load(worker)
+        for ticket in sorted(self.sampling.keys() - {but}):
+            busy = True
+            if self.stop is None:
+                self.finish(ticket, in_flight=False)
+        if self.batch is not None and self.stop is None:
+            busy = True
+            self.step(StepOutcome.TRAINED)
+        return busy
+
+    @sampled
     @rule(data=st.data())
     def sample_fails(self, data: st.DataObject) -> None:
         ticket = data.draw(st.sampled_from(sorted(self.sampling)))
@@ -257,13 +281,18 @@ class Runtime(RuleBasedStateMachine):
     @rule(data=st.data())
     def weights_arrive(self, data: st.DataObject) -> None:
         workers = sorted(worker for worker, engine in self.engines.items() if engine.to_load)
-        worker = data.draw(st.sampled_from(workers))
+        self.load(data.draw(st.sampled_from(workers)))
+
+    def load(self, worker: int) -> None:
         self.engines[worker].version = self.engines[worker].to_load.pop(0)
         self.tell(WeightsLoaded(worker, self.engines[worker].version))
 
     @precondition(lambda self: self.stop is None and self.batch)
     @rule(outcome=st.sampled_from([StepOutcome.TRAINED] * 6 + [StepOutcome.TIED, StepOutcome.NON_FINITE]))
     def learner_is_done(self, outcome: StepOutcome) -> None:
+        self.step(outcome)
+
+    def step(self, outcome: StepOutcome) -> None:
         assert self.batch is not None
         groups = [self.results.pop(ticket) for ticket in self.batch.tickets]
         kind = "trained" if outcome is StepOutcome.TRAINED else "dropped"
@@ -357,18 +386,13 @@ class Runtime(RuleBasedStateMachine):
     def teardown(self) -> None:
         if not self.begun:
             return
-        for _ in range(10_000):  # from here on everything goes well, so the run comes to its end
+        for _ in range(1_000):  # from here on everything goes well, so the run comes to its end
             if self.stop is not None:
                 break
             if self.replacing:
                 self.join(self.replacing.pop(), self.published, None)
-            elif loading := [worker for worker, engine in self.engines.items() if engine.to_load]:
-                self.engines[loading[0]].version = self.engines[loading[0]].to_load.pop(0)
-                self.tell(WeightsLoaded(loading[0], self.engines[loading[0]].version))
-            elif self.sampling:
-                self.finish(min(self.sampling), False)
             else:
-                self.learner_is_done(StepOutcome.TRAINED)
+                assert self.get_on(), "nothing is under way"
             self.check()
         assert self.stop is not None, "the run never ends"
         self.replay()
