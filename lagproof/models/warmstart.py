@@ -19,8 +19,8 @@ TinyModel = Qwen3ForCausalLM | Qwen3MoeForCausalLM
 
 BATCH = 128
 LEARNING_RATE = 3e-3
-CHECK_EVERY_STEPS = 20
-CHECK_EXAMPLES = 1024
+CHECK_EVERY_STEPS = 10
+CHECK_EXAMPLES = 2048
 RESPONSE_TOKENS = 12
 _CHECK_FROM = 1_000_000  # examples from this index on are only ever used to check
 
@@ -31,7 +31,7 @@ def warmstart(
     example: Callable[[int], Example],
     *,
     seed: int = 0,
-    target: float = 0.5,
+    target: float = 0.515,
     max_steps: int = 2000,
     progress: Callable[[int, float, float | None], None] | None = None,
 ) -> float:

@@ -58,7 +58,7 @@ def decode(
         use_cache=True,
         logits_to_keep=1,
     )
-    cache.batch_select_indices(rows)
+    cache.reorder_cache(rows)
     mask = None if mask is None else mask[rows]
     logits, position = out.logits[:, -1][rows], lengths[rows]
 
@@ -70,7 +70,7 @@ def decode(
         if (keep := record.retire(token, step)) is not None:
             if not len(keep):
                 break
-            cache.batch_select_indices(keep)
+            cache.reorder_cache(keep)
             token, position = token[keep], position[keep]
             mask = None if mask is None else mask[keep]
         if step + 1 == sampling.max_tokens:
