@@ -252,6 +252,8 @@ def from_dict(cls: type[T], tree: Mapping[str, Any], prefix: str = "") -> T:
     for key, value in tree.items():
         if key not in fields:
             raise UnknownNameError("configuration key", prefix + key, [prefix + name for name in fields])
+        if hints[key] is Named and isinstance(value, Mapping):
+            value = {"name": getattr(cls(), key).name, **value}
         values[key] = _convert(hints[key], value, prefix + key)
     return cls(**values)
 

@@ -10,7 +10,7 @@ from lagproof.tensors.segments import segment_count, segment_sum
 
 
 def scales(tokens: TokenBatch) -> dict[str, Metric]:
-    """``scale_positive``, ``scale_negative``: the mean over responses of ``S_g = mean_t -log pi``, by sign of A_g, nats.
+    """``scale_positive``, ``scale_negative``: mean over responses of ``S_g = mean_t -log pi``, by sign of A_g, nats.
 
     A response counts by the sign of its summed advantage; one without signal (0) counts on neither side.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -59,7 +59,7 @@ class Watch:
     began: float = field(default_factory=time.perf_counter)
 
     @contextmanager
-    def on(self, what: str):
+    def on(self, what: str) -> Iterator[None]:
         began = time.perf_counter()
         try:
             yield
@@ -142,10 +142,7 @@ class InlineRun:
             command = todo.popleft()
             match command:
                 case Start():
-                    starts = [command]
-                    while todo and isinstance(todo[0], Start):
-                        starts.append(todo.popleft())
-                    answers = self._sample(starts)
+                    answers = self._sample([command, *_leading_starts(todo)])
                 case Train():
                     self._between_steps()
                     answers = [self._train(command)]
@@ -262,6 +259,13 @@ class InlineRun:
         full = {**row, **self._watch.read(num_tokens)}
         self._dir.append(full)
         self._on_row(full)
+
+
+def _leading_starts(todo: deque[Command]) -> Iterator[Start]:
+    """Take the starts that come next, so that they are sampled in one call."""
+    while todo and isinstance(command := todo[0], Start):
+        todo.popleft()
+        yield command
 
 
 def _sample_metrics(groups: Sequence[Group]) -> dict[str, float]:

@@ -1,0 +1,329 @@
+"""A whole run: deterministic, aged as its schedule says, resumable bit for bit, and loud when it cannot go on."""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+import lagproof as lp
+from lagproof.config import Config
+from lagproof.errors import (
+    CheckpointError,
+    ConfigError,
+    InputError,
+    InterruptedRunError,
+    RunDirError,
+    RunStoppedError,
+    UnknownNameError,
+)
+from lagproof.runtime import run_dir as run_dir_module
+from lagproof.runtime import train as train_module
+from lagproof.runtime.schedule import Periodic, ages
+from lagproof.runtime.train import train
+from lagproof.tasks.arithmetic import ArithmeticTask
+from lagproof.tasks.task import Grade
+
+SMALL = (
+    "rollout.prompts=8",
+    "rollout.samples=4",
+    "steps=10",
+    "eval.every=4",
+    "eval.prompts=16",
+    "save.every=3",
+    "schedule.broadcast_every=2",
+    "learner.lr=2e-4",
+)
+
+
+def config(path: Path, *overrides: str) -> Config:
+    return Config.load(None, [*SMALL, f"run_dir={json.dumps(str(path))}", *overrides])
+
+
+def rows(path: Path) -> list[dict]:
+    return [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+
+
+def timeless(path: Path) -> list[str]:
+    return [json.dumps({k: v for k, v in row.items() if not k.startswith("time/")}) for row in rows(path)]
+
+
+def weights(path: Path) -> dict[str, torch.Tensor]:
+    newest = sorted((path / "checkpoints").glob("step-*"))[-1]
+    return AutoModelForCausalLM.from_pretrained(newest).state_dict()
+
+
+def rollouts(path: Path) -> list[dict]:
+    return [row for file in sorted((path / "rollouts").glob("*.parquet")) for row in pq.read_table(file).to_pylist()]
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("reference") / "run"
+    result = train(config(path, "objective.name=sat-grpo"))
+    assert (result.reason, result.success, result.steps) == ("finished", True, 10)
+    return path
+
+
+def assert_same_run(path: Path, reference: Path) -> None:
+    assert timeless(path) == timeless(reference)
+    expected = weights(reference)
+    assert all(torch.equal(w, expected[name]) for name, w in weights(path).items())
+    assert rollouts(path) == rollouts(reference)
+
+
+class TestOneRun:
+    def test_the_same_configuration_gives_the_same_bits(self, reference, tmp_path):
+        train(config(tmp_path / "again", "objective.name=sat-grpo"))
+        assert_same_run(tmp_path / "again", reference)
+
+    def test_another_seed_gives_another_run(self, reference, tmp_path):
+        train(config(tmp_path / "other", "objective.name=sat-grpo", "seed=1"))
+        assert timeless(tmp_path / "other") != timeless(reference)
+
+    def test_rows_are_complete(self, reference):
+        found = rows(reference)
+        assert [row["step"] for row in found] == list(range(11))
+        assert [row["step"] for row in found if "eval/accuracy" in row] == [0, 4, 8, 10]
+        for key in (
+            "reward",
+            "d_bar",
+            "k3",
+            "sat/q",
+            "sat/changed",
+            "grad_norm",
+            "entropy",
+            "scale_positive",
+            "age_mean",
+        ):
+            assert all(key in row for row in found[1:]), key
+        assert all(row["dropped_tokens"] == 0 for row in found[1:])
+
+    def test_the_directory(self, reference):
+        assert json.loads((reference / "result.json").read_text())["reason"] == "finished"
+        saved = Config.load(reference / "config.toml")
+        assert saved.objective.options["alpha"] == 0.9
+        assert saved.schedule.batches_ahead == 2
+        assert [p.name for p in sorted((reference / "checkpoints").iterdir())] == ["step-000009", "step-000010"]
+
+    def test_checkpoints_load_with_transformers(self, reference):
+        folder = reference / "checkpoints" / "step-000010"
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        model = AutoModelForCausalLM.from_pretrained(folder)
+        ids = torch.tensor([tokenizer.encode("7+5-9+3=")])
+        assert model(ids).logits.shape == (1, 8, 16)
+
+    @pytest.mark.parametrize(("n", "k"), [(1, 0), (1, 1), (2, 2), (3, 1), (1, 3)])
+    def test_the_realised_age_is_that_of_the_schedule(self, n, k, tmp_path):
+        train(config(tmp_path / "r", f"schedule.broadcast_every={n}", f"schedule.batches_ahead={k}", "eval.every=0"))
+        found = rows(tmp_path / "r")
+        expected = ages(Periodic(n, k), 10)
+        assert [row["age_mean"] for row in found] == expected
+        assert [row["age_max"] for row in found] == expected
+        for row in rollouts(tmp_path / "r"):
+            assert set(row["version"]) == {row["step"] - 1 - expected[row["step"] - 1]}
+
+    @pytest.mark.parametrize("sampling", [(), ("rollout.temperature=0.7",), ("rollout.top_k=3", "rollout.top_p=0.9")])
+    def test_unchanged_weights_have_a_ratio_of_one(self, sampling, tmp_path):
+        overrides = ("schedule.broadcast_every=1", "schedule.batches_ahead=0", "eval.every=0", "steps=3")
+        train(config(tmp_path / "r", *overrides, *sampling))
+        assert all(row["d_bar"] < 1e-6 for row in rows(tmp_path / "r"))
+
+    def test_responses_are_recorded_as_they_were_sampled(self, reference):
+        tokenizer = AutoTokenizer.from_pretrained(reference / "checkpoints" / "step-000010")
+        found = rollouts(reference)
+        assert len(found) == 10 * 32
+        for row in found:
+            assert (
+                len(row["response_ids"]) == len(row["sampler_logp"]) == len(row["policy_logp"]) == len(row["version"])
+            )
+            assert (row["response_ids"][-1] == tokenizer.eos_token_id) == (row["finish"] == "stop")
+        d = [
+            abs(p - s)
+            for row in found
+            if row["step"] == 5
+            for p, s in zip(row["policy_logp"], row["sampler_logp"], strict=True)
+        ]
+        assert sum(d) / len(d) == pytest.approx(next(r["d_bar"] for r in rows(reference) if r["step"] == 5), rel=1e-5)
+
+    def test_no_log_probabilities_where_none_are_wanted(self, tmp_path):
+        train(config(tmp_path / "r", "objective.name=asympo", "rollout.record_logp=false", "steps=2", "eval.every=0"))
+        assert all("d_bar" not in row for row in rows(tmp_path / "r"))
+        assert all(row["sampler_logp"] is None for row in rollouts(tmp_path / "r"))
+
+
+class TestResume:
+    def test_after_an_interrupt(self, reference, tmp_path, monkeypatch):
+        path = tmp_path / "r"
+        seen = []
+
+        class Ask:
+            def __enter__(self):
+                return lambda: len(seen) >= 6
+
+            def __exit__(self, *error):
+                return None
+
+        with monkeypatch.context() as patch:
+            patch.setattr(train_module, "interruptible", Ask)
+            with pytest.raises(InterruptedRunError, match="continue with --resume"):
+                train(config(path, "objective.name=sat-grpo"), on_step=seen.append)
+        assert len(rows(path)) == 6
+        train(config(path, "objective.name=sat-grpo"), resume=True)
+        assert_same_run(path, reference)
+
+    @pytest.mark.parametrize("at", [1, 5, 8])
+    def test_after_a_kill(self, at, reference, tmp_path):
+        path = tmp_path / "r"
+        code = (
+            "import os, signal, sys, torch; torch.set_num_threads(1)\n"
+            "from lagproof.config import Config\nfrom lagproof.runtime.train import train\n"
+            f"kill = lambda row: os.kill(os.getpid(), signal.SIGKILL) if row['step'] == {at} else None\n"
+            "train(Config.load(None, sys.argv[1:]), on_step=kill)"
+        )
+        args = [*SMALL, f"run_dir={json.dumps(str(path))}", "objective.name=sat-grpo"]
+        died = subprocess.run([sys.executable, "-c", code, *args], env={**os.environ, "OMP_NUM_THREADS": "1"})
+        assert died.returncode == -signal.SIGKILL
+        train(config(path, "objective.name=sat-grpo"), resume=True)
+        assert_same_run(path, reference)
+
+    def test_a_finished_run_has_nothing_left_to_do(self, reference):
+        before = (reference / "metrics.jsonl").read_bytes()
+        assert train(config(reference, "objective.name=sat-grpo"), resume=True).steps == 10
+        assert (reference / "metrics.jsonl").read_bytes() == before
+
+    def damaged(self, reference: Path, tmp_path: Path, *names: str) -> Path:
+        path = tmp_path / "r"
+        shutil.copytree(reference, path)
+        (path / "result.json").unlink()
+        for name in names:
+            file = path / "checkpoints" / name
+            file.write_bytes(file.read_bytes()[:-1])
+        return path
+
+    @pytest.mark.parametrize("file", ["model.safetensors", "run/optimizer.pt", "run/state.json", "run/manifest.json"])
+    def test_a_truncated_checkpoint_is_named_and_the_one_before_is_used(self, file, reference, tmp_path, capfd):
+        path = self.damaged(reference, tmp_path, f"step-000010/{file}")
+        train(config(path, "objective.name=sat-grpo"), resume=True)
+        assert "step-000010" in capfd.readouterr().err
+        assert_same_run(path, reference)
+
+    def test_no_readable_checkpoint_is_an_error(self, reference, tmp_path):
+        path = self.damaged(reference, tmp_path, "step-000010/model.safetensors", "step-000009/model.safetensors")
+        with pytest.raises(CheckpointError, match=r"step-000010.*step-000009"):
+            train(config(path, "objective.name=sat-grpo"), resume=True)
+
+    def test_another_configuration_is_refused(self, reference, tmp_path):
+        path = self.damaged(reference, tmp_path)
+        with pytest.raises(RunDirError, match=r"learner\.lr, objective\.alpha"):
+            train(config(path, "objective.name=sat-grpo", "objective.alpha=0.5", "learner.lr=2e-3"), resume=True)
+
+    def test_a_directory_without_a_run_is_refused(self, tmp_path):
+        with pytest.raises(RunDirError, match=r"no config\.toml"):
+            train(config(tmp_path), resume=True)
+
+
+class TestTrouble:
+    def test_an_existing_directory_is_refused_and_left_alone(self, tmp_path):
+        (tmp_path / "r").mkdir()
+        (tmp_path / "r" / "thesis.tex").write_text("x")
+        with pytest.raises(RunDirError, match="exists already"):
+            train(config(tmp_path / "r"))
+        assert [p.name for p in (tmp_path / "r").iterdir()] == ["thesis.tex"]
+
+    def test_a_full_disk_is_reported_and_the_run_goes_on_later(self, reference, tmp_path, monkeypatch):
+        path = tmp_path / "r"
+        append = run_dir_module.RunDir.append
+
+        def full(self, row):
+            if row["step"] == 6:
+                with run_dir_module.writing(self.metrics):
+                    raise OSError(errno.ENOSPC, "No space left on device")
+            append(self, row)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(run_dir_module.RunDir, "append", full)
+            with pytest.raises(RunDirError, match=r"No space left on device.*--resume"):
+                train(config(path, "objective.name=sat-grpo"))
+        train(config(path, "objective.name=sat-grpo"), resume=True)
+        assert_same_run(path, reference)
+
+    def test_a_directory_that_cannot_be_made_is_reported(self, tmp_path):
+        (tmp_path / "file").write_text("")
+        with pytest.raises(RunDirError, match="cannot be written"):
+            train(config(tmp_path / "file" / "r"))
+
+    def test_no_signal_at_all_stops_and_says_so(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(ArithmeticTask, "grade", lambda self, answers: [Grade(0.9, "same") for _ in answers])
+        with pytest.raises(RunStoppedError, match="no signal"):
+            train(config(tmp_path / "r", "learner.max_tied_batches=3", "eval.every=0"))
+        found = rows(tmp_path / "r")
+        assert [(row["outcome"], row["step"]) for row in found] == [("tied", 0)] * 3
+        assert json.loads((tmp_path / "r" / "result.json").read_text())["success"] is False
+
+    def test_gradients_that_stay_non_finite_stop_the_run(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", lambda p, limit: torch.tensor(math.inf))
+        with pytest.raises(RunStoppedError, match="not finite"):
+            train(config(tmp_path / "r", "eval.every=0"))
+        assert [row["outcome"] for row in rows(tmp_path / "r")] == ["non_finite"] * 3
+
+    @pytest.mark.parametrize(
+        ("override", "error", "message"),
+        [
+            ("schedule.brodcast_every=1", UnknownNameError, r"did you mean 'schedule\.broadcast_every'"),
+            ("objective.name=grop", UnknownNameError, "did you mean 'grpo'"),
+            ("objective.alhpa=1", UnknownNameError, r"did you mean 'objective\.alpha'"),
+            ("task.name=arithmetics", UnknownNameError, "did you mean 'arithmetic'"),
+            ("model=tiny-dens", UnknownNameError, "did you mean 'tiny-dense'"),
+            ("model=/no/such/folder", InputError, "no such folder"),
+            ("rollout.samples=1", ConfigError, "a group of one has none"),
+            ("rollout.temperature=0", ConfigError, "greedy"),
+            ("rollout.precision=int7", ConfigError, "int8"),
+            ("steps=0", ConfigError, ">= 1"),
+            ("learner.lr=fast", ConfigError, "expected float"),
+            ("schedule=8", ConfigError, "is a section"),
+            ("learner.reduction=mean", ConfigError, "token_mean"),
+        ],
+    )
+    def test_bad_input_is_refused_before_anything_is_written(self, override, error, message, tmp_path):
+        with pytest.raises(error, match=message):
+            train(config(tmp_path / "r", override))
+        assert not (tmp_path / "r").exists()
+
+    def test_an_objective_that_needs_the_sampler_must_have_it(self, tmp_path):
+        with pytest.raises(ConfigError, match="record_logp"):
+            train(config(tmp_path / "r", "objective.name=grpo", "rollout.record_logp=false"))
+
+    def test_a_batch_larger_than_the_data_is_refused(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(ArithmeticTask, "size", property(lambda self: 3))
+        with pytest.raises(InputError, match="the task 'arithmetic' has 3 problems"):
+            train(config(tmp_path / "r"))
+
+    def test_every_problem_of_an_epoch_is_trained_once(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(ArithmeticTask, "size", property(lambda self: 10))
+        monkeypatch.setattr(
+            ArithmeticTask, "grade", lambda self, answers: [Grade(i % 2, "alternating") for i in range(len(answers))]
+        )
+        result = train(config(tmp_path / "r", "epochs=1", "eval.every=0", "rollout.prompts=4"))
+        assert (result.reason, result.steps) == ("data_ended", 3)
+        by_step = {}
+        for row in rollouts(tmp_path / "r"):
+            by_step.setdefault(row["step"], set()).add(row["problem_id"])
+        assert [len(ids) for ids in by_step.values()] == [4, 4, 2]
+        assert len(set.union(*by_step.values())) == 10
+
+
+def test_the_public_surface_runs(tmp_path):
+    result = lp.train(config(tmp_path / "r", "steps=1"))
+    assert result.run_dir == tmp_path / "r"
