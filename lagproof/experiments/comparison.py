@@ -1,0 +1,123 @@
+"""The directory of a comparison: ``compare.toml``, ``cells/<label>-lag<k>-seed<s>/``, ``logs/``, ``table.json``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from lagproof.config import read_toml
+from lagproof.errors import RunDirError
+from lagproof.experiments.grid import Cell, Grid, from_tree
+from lagproof.experiments.rundata import RunData, is_run, read_run
+from lagproof.experiments.statistics import CellSummary, Difference, RunSummary, over_seeds, paired, summarise
+
+GRID_FILE = "compare.toml"
+MAX_NAMED = 4
+"""Differing keys that a message lists."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A comparison as it stands on disk.
+
+    Attributes:
+        path: its directory.
+        grid: what it runs.
+        runs: the runs that have started, in the order of the grid.
+    """
+
+    path: Path
+    grid: Grid
+    runs: tuple[RunData, ...]
+
+    @property
+    def summaries(self) -> list[RunSummary]:
+        """Numbers of the runs that have ended; one that is half done says nothing about its second half."""
+        order = {entry.label: i for i, entry in enumerate(self.grid.entries)}
+        ended = [summarise(run) for run in self.runs if run.finished]
+        return sorted(ended, key=lambda run: (run.lag, order[run.label], run.seed))
+
+    @property
+    def cells(self) -> list[CellSummary]:
+        """Over seeds, lag by lag, in the order of the grid's objectives."""
+        return over_seeds(self.summaries)
+
+    @property
+    def differences(self) -> list[Difference]:
+        """To each objective's baseline."""
+        return paired(self.summaries, {e.label: e.baseline for e in self.grid.entries if e.baseline is not None})
+
+    @property
+    def unfinished(self) -> list[Cell]:
+        """Cells without a result."""
+        ended = {(run.label, run.lag, run.seed) for run in self.runs if run.finished}
+        return [cell for cell in self.grid.cells() if (cell.entry.label, cell.lag, cell.seed) not in ended]
+
+
+def cell_dir(out: Path, cell: Cell) -> Path:
+    """The run directory of a cell."""
+    return out / "cells" / cell.name
+
+
+def is_comparison(path: Path) -> bool:
+    """Whether a directory holds a comparison."""
+    return (path / GRID_FILE).is_file()
+
+
+def read_comparison(path: Path) -> Comparison:
+    """Read a comparison with the runs that have started.
+
+    Raises:
+        RunDirError: no comparison there.
+        ConfigError: its ``compare.toml`` cannot be read.
+    """
+    if not is_comparison(path):
+        raise RunDirError(f"{path}: is not a comparison (it has no {GRID_FILE}); check the path")
+    grid = from_tree(read_toml(path / GRID_FILE), path.name)
+    dirs = [(cell, cell_dir(path, cell)) for cell in grid.cells()]
+    runs = [read_run(where, cell.entry.label) for cell, where in dirs if is_run(where)]
+    return Comparison(path, grid, tuple(runs))
+
+
+def open_or_create(out: Path, grid: Grid) -> None:
+    """Make the directory of a comparison, or check that the one there is of the same grid.
+
+    Raises:
+        RunDirError: it holds something else, or a comparison of a different grid, or cannot be written.
+    """
+    if is_comparison(out):
+        _check_same(out, grid)
+        return
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise RunDirError(f"{out}: exists already and is not a comparison; choose another directory with --out")
+    try:
+        (out / "cells").mkdir(parents=True)
+        (out / "logs").mkdir()
+        beside = out / f".{GRID_FILE}.tmp"
+        beside.write_text(grid.to_toml(), encoding="utf-8")
+        beside.replace(out / GRID_FILE)
+    except OSError as error:
+        raise RunDirError(f"{out}: cannot be written: {error.strerror or error}; choose another with --out") from error
+
+
+def pooled(path: Path, runs: Sequence[RunData]) -> list[RunData]:
+    """Runs from anywhere under labels that tell them apart: those of one objective also carry what differs."""
+    out: list[RunData] = []
+    for run in runs:
+        same = [r for r in runs if (r.label, r.lag, r.seed) == (run.label, run.lag, run.seed)]
+        out.append(run if len(same) == 1 else replace(run, label=f"{run.label} ({run.path.name})"))
+    return out
+
+
+def _check_same(out: Path, grid: Grid) -> None:
+    other = from_tree(read_toml(out / GRID_FILE), grid.name)
+    changed = grid.differences(other)
+    if changed:
+        shown = ", ".join(changed[:MAX_NAMED]) + (
+            f" and {len(changed) - MAX_NAMED} more" if changed[MAX_NAMED:] else ""
+        )
+        raise RunDirError(
+            f"{out}: holds a comparison of a different grid (differs in {shown}); "
+            f"choose another directory with --out, or run {out / GRID_FILE} to continue that one"
+        )

@@ -1,0 +1,339 @@
+"""Cells in parallel processes: one thread each, stopped after their step on request, each failure kept to its cell.
+
+===========  ==========================================================================================================
+parent       consumes steps and outcomes of workers, stop requests; produces cells; waits for any worker or the
+             heartbeat; unblocked by a message, by the end of a process, or after :data:`HEARTBEAT_S`
+worker       consumes cells; produces steps and one outcome a cell; waits for the next cell; unblocked by a cell, by
+             ``None`` (stop), or by the parent's end
+===========  ==========================================================================================================
+
+The pipe is the only channel: a worker looks into it at every step, so that a stop request and the death of the parent
+are seen in the same way, and a run never outlives the comparison it belongs to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any, Protocol
+
+from lagproof.config import Config
+from lagproof.errors import InterruptedRunError, LagproofError, RunStoppedError
+
+TRAIN = "lagproof.runtime.train:train"
+"""The single run as ``module:function``; imported in the worker only."""
+
+HEARTBEAT_S = 0.5
+SHOWN = ("step", "reward", "d_bar", "eval/accuracy")
+"""What of a row travels to the parent."""
+
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+
+
+class Ending(StrEnum):
+    """How an attempt at a cell ended."""
+
+    FINISHED = "finished"  # there is a result
+    STOPPED = "stopped"  # the run could not go on: a result too, in ``Outcome.reason`` why
+    INTERRUPTED = "interrupted"  # asked to stop; can be continued
+    FAILED = "failed"  # an error, in ``Outcome.reason``
+
+
+@dataclass(frozen=True)
+class Job:
+    """One cell to run: its name, its configuration, and whether there is something to continue."""
+
+    name: str
+    config: Config
+    resume: bool
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How one job ended.
+
+    Attributes:
+        job: its number in the list of jobs.
+        ending: see :class:`Ending`.
+        reason: the run's own reason, or the original error.
+        seconds: wall time of this attempt.
+    """
+
+    job: int
+    ending: Ending
+    reason: str
+    seconds: float
+
+
+class View(Protocol):
+    """Who watches; see ``progress.py``."""
+
+    def started(self, job: Job) -> None: ...
+
+    def step(self, job: Job, row: Mapping[str, Any]) -> None: ...
+
+    def ended(self, job: Job, outcome: Outcome) -> None: ...
+
+    def tick(self) -> None: ...
+
+    def say(self, text: str) -> None: ...
+
+
+@dataclass
+class _Worker:
+    process: BaseProcess
+    connection: Connection
+    job: int | None = None
+    since: float = 0.0
+
+
+@dataclass
+class _Stop:
+    """How often a stop was asked for: once lets every step end, twice ends the processes."""
+
+    asked: int = 0
+
+
+def run_jobs(jobs: Sequence[Job], num_workers: int, logs: Path, view: View, train: str = TRAIN) -> list[Outcome]:
+    """Run all jobs, each worker taking the next one as it becomes free.
+
+    Args:
+        jobs: in the order in which they start.
+        num_workers: processes.
+        logs: folder for what the runs print, one file a job.
+        view: told of everything.
+        train: the single run, ``module:function``.
+
+    Returns:
+        One outcome for each job that was started, in the order in which they ended. Ctrl-C and SIGTERM end the list
+        early: running jobs are ``INTERRUPTED``.
+    """
+    pool = _Pool(jobs, logs, view, train)
+    with _stop_requests() as stop:
+        try:
+            return pool.run(min(num_workers, len(jobs)), stop)
+        finally:
+            pool.close()
+
+
+class _Pool:
+    """Processes that outlive their jobs: starting one costs more than a short job."""
+
+    def __init__(self, jobs: Sequence[Job], logs: Path, view: View, train: str) -> None:
+        self._jobs, self._logs, self._view, self._train = jobs, logs, view, train
+        self._waiting = list(range(len(jobs)))
+        self._workers: list[_Worker] = []
+        self._context = multiprocessing.get_context("spawn")
+
+    def run(self, num_workers: int, stop: _Stop) -> list[Outcome]:
+        self._workers = [self._spawn() for _ in range(num_workers)]
+        outcomes: list[Outcome] = []
+        told = 0
+        while True:
+            if stop.asked > told:
+                told = stop.asked
+                self._pass_on(stop)
+            if not stop.asked:
+                self._give()
+            busy = [worker for worker in self._workers if worker.job is not None]
+            if not busy:
+                return outcomes
+            ready = wait([x for w in busy for x in (w.connection, w.process.sentinel)], timeout=HEARTBEAT_S)
+            for worker in busy:
+                if worker.connection in ready or worker.process.sentinel in ready:
+                    outcome = self._hear(worker, stopping=stop.asked > 0)
+                    if outcome is not None:
+                        outcomes.append(outcome)
+                        self._view.ended(self._jobs[outcome.job], outcome)
+            self._view.tick()
+
+    def close(self) -> None:
+        """End every process: idle ones by request, others (only after an error of ours) by force."""
+        for worker in self._workers:
+            if worker.job is not None:
+                worker.process.kill()
+            worker.connection.close()
+        for worker in self._workers:
+            worker.process.join()
+            worker.process.close()
+
+    def _spawn(self) -> _Worker:
+        ours, theirs = self._context.Pipe()
+        process = self._context.Process(target=work, args=(theirs, self._train), name="lagproof-cell")
+        with _child_environment():
+            process.start()
+        theirs.close()
+        return _Worker(process, ours)
+
+    def _give(self) -> None:
+        """A waiting job to every idle worker; a worker that has died is replaced first."""
+        for i, worker in enumerate(self._workers):
+            if worker.job is not None or not self._waiting:
+                continue
+            if not worker.process.is_alive():
+                worker.connection.close()
+                self._workers[i] = worker = self._spawn()
+            worker.job, worker.since = self._waiting.pop(0), time.monotonic()
+            job = self._jobs[worker.job]
+            self._view.started(job)
+            with contextlib.suppress(OSError):  # it died just now: its sentinel is ready, and the job fails with that
+                worker.connection.send((job, self._logs / f"{job.name}.log"))
+
+    def _hear(self, worker: _Worker, *, stopping: bool) -> Outcome | None:
+        """Read all that a busy worker has sent; the outcome of its job if it has ended."""
+        number = worker.job
+        assert number is not None
+        try:
+            while worker.connection.poll():
+                message = worker.connection.recv()
+                if isinstance(message, tuple):
+                    ending, reason = message
+                    worker.job = None
+                    return Outcome(number, ending, reason, time.monotonic() - worker.since)
+                self._view.step(self._jobs[number], message)
+        except (EOFError, OSError):
+            worker.process.join()
+        if worker.process.is_alive():
+            return None
+        worker.job = None
+        ending = Ending.INTERRUPTED if stopping else Ending.FAILED
+        return Outcome(number, ending, _cause_of_death(worker.process.exitcode), time.monotonic() - worker.since)
+
+    def _pass_on(self, stop: _Stop) -> None:
+        if stop.asked > 1:
+            self._view.say("stopping at once; the runs continue from their last checkpoint")
+            for worker in self._workers:
+                worker.process.kill()
+            return
+        self._view.say("stopping after the running steps; once more to stop at once")
+        for worker in self._workers:
+            with contextlib.suppress(OSError):
+                worker.connection.send(None)
+
+
+def _cause_of_death(code: int | None) -> str:
+    if code is not None and code < 0:
+        hint = "; out of memory? try fewer --jobs" if code == -9 else ""
+        return f"the process was killed by signal {-code}{hint}"
+    return f"the process ended with exit code {code}"
+
+
+@contextlib.contextmanager
+def _stop_requests() -> Iterator[_Stop]:
+    """Count Ctrl-C and SIGTERM instead of being ended by them."""
+    stop = _Stop()
+
+    def ask(*_: object) -> None:
+        stop.asked += 1
+
+    if threading.current_thread() is not threading.main_thread():
+        yield stop  # only the main thread can listen to signals
+        return
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _child_environment() -> Iterator[None]:
+    """What a process inherits when it starts: one thread, and no Ctrl-C from the terminal, which is ours to pass on."""
+    before = {name: os.environ.get(name) for name in ONE_THREAD}
+    os.environ.update(ONE_THREAD)
+    main = threading.current_thread() is threading.main_thread()
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN) if main else None
+    try:
+        yield
+    finally:
+        if main:
+            signal.signal(signal.SIGINT, handler)
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def work(connection: Connection, train: str) -> None:
+    """The worker process: run what comes, until ``None`` comes or the parent is gone."""
+    if os.name == "posix":
+        os.setpgrp()  # the terminal's Ctrl-C reaches the parent only
+    with contextlib.suppress(EOFError, OSError):
+        while (task := connection.recv()) is not None:
+            job, log = task
+            with _printed_to(log):
+                message = _attempt(connection, train, job)
+            connection.send(message)
+
+
+def _attempt(connection: Connection, train: str, job: Job) -> tuple[Ending, str]:
+    """Run one job; a process edge: whatever happens is told, each kind as what it is."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # until the run listens itself
+    try:
+        module, _, name = train.partition(":")
+        run: Callable[..., Any] = getattr(importlib.import_module(module), name)
+        result = run(job.config, resume=job.resume, on_step=_reporter(connection))
+    except (InterruptedRunError, KeyboardInterrupt):
+        return Ending.INTERRUPTED, "asked to stop"
+    except RunStoppedError as error:
+        return Ending.STOPPED, str(error)
+    except LagproofError as error:
+        traceback.print_exc()
+        return Ending.FAILED, f"{type(error).__name__}: {error}"
+    except Exception as error:
+        traceback.print_exc()
+        return Ending.FAILED, f"{type(error).__name__}: {error} (a fault of lagproof: its trace is in the log)"
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return Ending.FINISHED, str(result.reason)
+
+
+def _reporter(connection: Connection) -> Callable[[Mapping[str, Any]], None]:
+    """Send each step; a message in the pipe, or a parent that is gone, is a request to stop: the run hears Ctrl-C."""
+    asked = False
+
+    def report(row: Mapping[str, Any]) -> None:
+        nonlocal asked
+        gone = False
+        try:
+            connection.send({name: row[name] for name in SHOWN if name in row})
+        except OSError:
+            gone = True
+        if not asked and (gone or connection.poll()):
+            asked = True
+            signal.raise_signal(signal.SIGINT)
+
+    return report
+
+
+@contextlib.contextmanager
+def _printed_to(log: Path) -> Iterator[None]:
+    """Send standard output and error of this process to a file, also what native code prints; no file if nothing."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as file:
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        for descriptor in (1, 2):
+            os.dup2(file.fileno(), descriptor)
+        try:
+            yield
+        finally:
+            for stream in (sys.stdout, sys.stderr):
+                stream.flush()
+    if log.stat().st_size == 0:
+        log.unlink()
