@@ -2,8 +2,8 @@
 # pyarrow has no types of its own
 """Samples as parquet: what a run writes of every trained token, and how buffered samples survive a restart.
 
-One row a response; per-token values are lists. Readable by anything that reads parquet. ``RECORD_VERSION`` stands in the
-schema's metadata and changes when a column changes its meaning.
+One row a response; per-token values are lists. Readable by anything that reads parquet. ``RECORD_VERSION`` stands in
+the schema's metadata and changes when a column changes its meaning.
 """
 
 from __future__ import annotations

@@ -38,8 +38,11 @@ def cut(trainees: Sequence[Trainee], budget_tokens: int, cost: RowCost) -> list[
         budget_tokens: positions of one forward at most, padding included.
         cost: of the model, which decides how rows are laid out.
     """
-    pieces = [piece for group in _by_group(trainees) for piece in _split(group, budget_tokens, cost)]
-    pieces.sort(key=lambda piece: -_tokens([piece], cost))
+    groups = _by_group(trainees)
+    if _tokens(groups, cost) <= budget_tokens:
+        return [groups] if groups else []
+    pieces = [piece for group in groups for piece in _split(group, budget_tokens, cost)]
+    pieces.sort(key=lambda piece: -max(len(t.sample.response_ids) for t in piece))
     out: list[MicroBatch] = []
     for piece in pieces:
         if out and _tokens([*out[-1], piece], cost) <= budget_tokens:
@@ -57,6 +60,8 @@ def _by_group(trainees: Sequence[Trainee]) -> list[list[Trainee]]:
 
 
 def _split(group: list[Trainee], budget_tokens: int, cost: RowCost) -> list[list[Trainee]]:
+    if _tokens([group], cost) <= budget_tokens:
+        return [group]
     pieces: list[list[Trainee]] = []
     for trainee in group:
         if pieces and _tokens([[*pieces[-1], trainee]], cost) <= budget_tokens:
