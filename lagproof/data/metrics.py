@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from lagproof.data.distribution import Distribution
+
 Self_ = TypeVar("Self_")
 
 
@@ -91,6 +93,28 @@ class Same:
         return self.shared
 
 
+@dataclass(frozen=True)
+class EffectiveSize:
+    """``(sum w)^2 / (N sum w^2)``, in (0, 1]: the share of the tokens that weights ``w`` leave in effect.
+
+    Attributes:
+        total, squares: sums of ``w`` and ``w^2``.
+        count: tokens summed over (N).
+    """
+
+    total: float
+    squares: float
+    count: int
+
+    def merge(self, other: EffectiveSize) -> EffectiveSize:
+        return EffectiveSize(self.total + other.total, self.squares + other.squares, self.count + other.count)
+
+    @property
+    def value(self) -> float | None:
+        """``None`` also where every weight is 0: then nothing is in effect, and no share of it is defined."""
+        return self.total**2 / (self.count * self.squares) if self.squares > 0 else None
+
+
 Metrics = Mapping[str, Metric]
 
 
@@ -104,5 +128,11 @@ def merge(parts: Iterable[Metrics]) -> dict[str, Metric]:
 
 
 def values(metrics: Metrics) -> dict[str, float]:
-    """Plain floats under the same names; a metric without data is left out."""
-    return {name: v for name, metric in metrics.items() if (v := metric.value) is not None}
+    """Plain floats under the same names; a metric without data is left out, a distribution says its quantiles."""
+    out: dict[str, float] = {}
+    for name, metric in metrics.items():
+        if isinstance(metric, Distribution):
+            out |= metric.named(name)
+        elif (v := metric.value) is not None:
+            out[name] = v
+    return out

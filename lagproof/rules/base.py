@@ -104,12 +104,15 @@ class Ruling:
         value: J_t, ``[M]``, maximised.
         flags: masks ``[M]`` whose share among the tokens is reported under their name.
         stats: further metrics of the objective's own.
+        removed: by name, weights ``[M]`` that a part of the rule took away; reported as a share of the gradient mass
+            there was before.
     """
 
     weight: Float[Tensor, " M"]
     value: Float[Tensor, " M"]
     flags: Mapping[str, Bool[Tensor, " M"]] = field(default_factory=dict[str, Tensor])
     stats: Mapping[str, Metric] = field(default_factory=dict[str, Metric])
+    removed: Mapping[str, Float[Tensor, " M"]] = field(default_factory=dict[str, Tensor])
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,12 +234,20 @@ class Objective(ABC):
             contribution=spread(contribution),
             scorable=scorable,
             counts=used,
-            metrics=_metrics(scored, ruling, weight, len(tokens)),
+            metrics=_metrics(scored, ruling, weight, len(tokens)) | _removed(ruling, weight, factor),
         )
 
 
 def _reduction(how: Reduction | str) -> Reduction:
     return reduction(how) if isinstance(how, str) else how
+
+
+def _removed(ruling: Ruling, weight: Tensor, factor: Tensor | float) -> dict[str, Metric]:
+    if not ruling.removed:
+        return {}
+    left = float(weight.abs().sum())
+    gone = {name: float((x * factor).abs().sum()) for name, x in ruling.removed.items()}
+    return {name: Mean(mass, left + mass) for name, mass in gone.items()}
 
 
 def _metrics(scored: Scored, ruling: Ruling, weight: Tensor, num_tokens: int) -> dict[str, Metric]:

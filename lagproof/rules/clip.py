@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 import torch
 from torch import Tensor
 
+from lagproof.data.distribution import Distribution
 from lagproof.data.metrics import Metric, Same
 from lagproof.data.tokens import TokenBatch
 from lagproof.errors import ConfigError, UnknownNameError
@@ -118,17 +119,21 @@ class Clip(Objective):
         bound = torch.where(clipped_high, limit_high, torch.where(clipped_low, limit_low, r))
         flags: dict[str, Tensor] = {}
         stats: dict[str, Metric] = {}
+        removed: dict[str, Tensor] = {}
         if self.gate is not None:
             q = self.gate.q if self.gate.q is not None else self._quantile(tokens, unit)
-            stats["sat/q"] = Same(q)
-            flags["sat/gated"], flags["sat/changed"] = self._shrink(tokens, d, r, q, (clipped_high, clipped_low, bound))
+            gated, changed, shrink = self._shrink(tokens, d, r, q, (clipped_high, clipped_low, bound))
+            flags |= {"sat/gated": gated, "sat/changed": changed}
+            stats |= {"sat/q": Same(q), "sat/shrink": shrink}
+            removed["sat/removed"] = torch.where(changed & ~overflows(d), r * a, 0.0)
         weight = torch.where(clipped_high | clipped_low | overflows(d), 0.0, r * a)
         value = bound * a
         if self.dual is not None:
             dual = down & (r > self.dual)
             weight, value = torch.where(dual, 0.0, weight), torch.where(dual, self.dual * a, value)
             flags["clipped_dual"] = dual
-        return Ruling(weight, value, {"clipped_high": clipped_high, "clipped_low": clipped_low, **flags}, stats)
+        flags |= {"clipped_high": clipped_high, "clipped_low": clipped_low}
+        return Ruling(weight, value, flags, stats, removed)
 
     def _log_ratio(self, tokens: Scored) -> Float[Tensor, " U"]:
         """``d`` of each token, or the mean ``d`` of each response (0 for one without tokens)."""
@@ -153,13 +158,14 @@ class Clip(Objective):
 
     def _shrink(
         self, tokens: Scored, d: Tensor, r: Tensor, q: float, clip: tuple[Tensor, Tensor, Tensor]
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor, Distribution]:
         """Shrink the radius of the tokens in the tail, in place in ``clip`` (clipped high, clipped low, bound).
 
         Only the tail is touched, so that everything else stays bit-identical to the fixed radius.
 
         Returns:
-            Which tokens are gated, and which of them were not clipped before and now are.
+            Which tokens are gated, which of them were not clipped before and now are, and what share of its radius
+            each gated one lost, ``1 - c``.
         """
         assert self.gate is not None
         clipped_high, clipped_low, bound = clip
@@ -175,7 +181,7 @@ class Clip(Objective):
         changed[tail] = (high & ~clipped_high[tail]) | (low & ~clipped_low[tail])
         clipped_high[tail], clipped_low[tail] = high, low
         bound[tail] = torch.where(high, new_high, torch.where(low, new_low, r_tail))
-        return gated, changed
+        return gated, changed, Distribution(((1.0 - c).float().cpu().numpy(),))
 
 
 def grpo(low: float = 0.2, high: float = 0.2, dual: float | None = None) -> Clip:

@@ -1,0 +1,83 @@
+"""Tokens by sign of the advantage and by age: a small table of cells, of which every group of tokens is a union."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from lagproof.data.tokens import TokenBatch
+from lagproof.errors import InputError
+
+EXACT_AGES = 32
+"""Ages below this have a bin each; above, a bin spans a factor of two (32-63, 64-127, ...)."""
+
+_AGE_BINS = EXACT_AGES + 32
+NUM_CELLS = 3 * _AGE_BINS
+_SIGNS = ("negative", "", "positive")
+
+Cells = NDArray[np.intp]
+
+
+def cells(tokens: TokenBatch, version: int | None) -> Cells:
+    """The cell of each token, ``[N]``: 3 a bin of ages, for A < 0, for A = 0 (or no number), and for A > 0.
+
+    Args:
+        tokens: one of them may be newer than nothing.
+        version: the learner's before the step; ``None`` where ages are of no interest.
+
+    Raises:
+        InputError: a token is newer than the learner.
+    """
+    advantage = tokens.advantage.detach()
+    cell = (advantage > 0).long() - (advantage < 0).long() + 1
+    if version is None or tokens.version is None or not len(tokens):
+        return cell.cpu().numpy()
+    age = version - tokens.version
+    youngest, oldest = (int(x) for x in torch.aminmax(age))
+    if youngest < 0:
+        raise InputError(
+            f"a token was sampled with version {version - youngest}, and the learner has version {version}: "
+            "a sampler cannot be ahead of the learner; pass the learner's version before the step"
+        )
+    if oldest >= EXACT_AGES:
+        doublings = torch.floor(torch.log2(age.clamp(min=EXACT_AGES).double() / EXACT_AGES)).long()
+        age = torch.where(age < EXACT_AGES, age, EXACT_AGES + doublings)
+    return cell.add_(age, alpha=3).cpu().numpy()
+
+
+def groups(counts: NDArray[Any], *, by_age: bool) -> Mapping[str, Cells]:
+    """The cells of each group of tokens by the prefix of its names: all of them, each sign, each bin of ages.
+
+    Args:
+        counts: tokens of each cell; a group without any is left out, but for the one of all tokens.
+        by_age: whether ages were known when the cells were assigned.
+    """
+    every = np.arange(NUM_CELLS)
+    out = {"": every}
+    out |= {f"{name}/": every[every % 3 == sign] for sign, name in enumerate(_SIGNS) if name}
+    if by_age:
+        out |= {f"{age_name(b)}/": every[every // 3 == b] for b in range(_AGE_BINS)}
+    return {name: chosen for name, chosen in out.items() if not name or counts[chosen].any()}
+
+
+def age_name(number: int) -> str:
+    """``age_7`` or ``age_32-63``, by the number of the bin."""
+    if number < EXACT_AGES:
+        return f"age_{number}"
+    first = EXACT_AGES << (number - EXACT_AGES)
+    return f"age_{first}-{2 * first - 1}"
+
+
+def split(x: NDArray[Any], cell: Cells) -> dict[int, NDArray[Any]]:
+    """The values of each cell that has any."""
+    counts = np.bincount(cell, minlength=NUM_CELLS)
+    occupied = np.flatnonzero(counts)
+    if len(occupied) == 1:
+        return {int(occupied[0]): x}
+    order = np.argsort(cell.astype(np.uint8), kind="stable")  # a radix sort at this width
+    parts = np.split(x[order], np.cumsum(counts[occupied])[:-1])
+    return {int(c): part for c, part in zip(occupied, parts, strict=True)}

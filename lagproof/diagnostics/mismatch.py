@@ -1,0 +1,173 @@
+"""How far the policy being trained is from the policy that sampled: over the batch, by age and by sign.
+
+``d = log pi - log mu`` of every token whose two log-probabilities and advantage are finite, nats; ``r = exp(d)`` with
+``d`` clamped to +-20. Tokens were sampled from ``mu``, so ``k1`` and ``k3`` estimate KL(mu || pi).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from lagproof.data.distribution import Distribution
+from lagproof.data.metrics import EffectiveSize, Maximum, Mean, Metric, Sum, values
+from lagproof.data.tokens import Counts, TokenBatch
+from lagproof.diagnostics.bins import NUM_CELLS, Cells, cells, groups, split
+from lagproof.errors import InputError
+from lagproof.rules.reduction import Reduction
+from lagproof.tensors.divergence import k3, total_variation
+from lagproof.tensors.ratio import LOG_RATIO_BOUND, bounded_ratio, overflows
+from lagproof.tensors.segments import segment_count
+
+CHUNK_TOKENS = 1 << 16
+"""Tokens looked at together: what a pass over them needs stays in the processor's cache."""
+
+
+@dataclass(frozen=True, eq=False)
+class Applied:
+    """The weights that an objective gave to the tokens.
+
+    Attributes:
+        weight: reduction included, 0 for a token that cannot be scored, ``[N]``.
+        scorable: tokens that the objective could score, ``[N]``.
+        reduction, counts: how the weights were reduced, and the denominators of the whole optimiser batch.
+    """
+
+    weight: Tensor
+    scorable: Tensor
+    reduction: Reduction
+    counts: Counts
+
+
+def mismatch(tokens: TokenBatch, version: int | None = None) -> dict[str, float]:
+    """The mismatch of some tokens as plain floats; every name, its formula and its healthy range: ``docs/metrics.md``.
+
+    ``d_bar k1 k3 tv chi2 ess abs_d_q50 abs_d_q90 abs_d_q99 abs_d_q999 abs_d_max`` and the number of ``tokens`` they
+    are over; the same under ``positive/`` and ``negative/`` for the sign of the advantage and, with ``version``, under
+    ``age_0/``, ``age_1/``, ... A group without a token has no names.
+
+    Args:
+        tokens: of one optimiser step, or of many.
+        version: the learner's version before the step; with it the tokens are told apart by age.
+
+    Raises:
+        InputError: there is no ``sampler_logp``, or a token is newer than ``version``.
+    """
+    if tokens.sampler_logp is None:
+        raise InputError(
+            "sampler_logp is missing: mismatch compares the policy with the sampler; "
+            "pass the engine's log-probabilities of the sampled tokens"
+        )
+    return values(mismatch_metrics(tokens, version))
+
+
+def mismatch_metrics(
+    tokens: TokenBatch, version: int | None = None, applied: Applied | None = None
+) -> dict[str, Metric]:
+    """As :func:`mismatch`, as typed values that merge over micro-batches, ranks and steps.
+
+    Args:
+        tokens: with ``policy_logp``. Where ``sampler_logp`` is ``None`` there is no data about the sampler, and no
+            value.
+        version: the learner's version before the step.
+        applied: adds ``ess_applied``, of the factor ``w / (A f)`` that the objective put in the place of ``r``, over
+            tokens with ``A != 0`` (``f`` is the reduction's); and ``mass_positive``, ``mass_negative`` by age.
+    """
+    table = _Table()
+    lengths = None if applied is None else segment_count(tokens.response[applied.scorable], tokens.num_responses)
+    for start in range(0, len(tokens), CHUNK_TOKENS):
+        rows = slice(start, start + CHUNK_TOKENS)
+        chunk = tokens.rows(rows)
+        cell = cells(chunk, version)
+        if chunk.sampler_logp is not None:
+            _compare(table, chunk, cell)
+        if applied is not None:
+            assert lengths is not None
+            _weigh(table, chunk, cell, applied, rows, lengths)
+    by_age = version is not None and tokens.version is not None
+    out = _mass(table, by_age=by_age) if applied is not None else {}
+    return out if tokens.sampler_logp is None else out | _mismatch(table, len(tokens), by_age=by_age)
+
+
+@dataclass(eq=False)
+class _Table:
+    """Sums over each cell by name, and the values of ``|d|`` in each cell."""
+
+    sums: dict[str, NDArray[np.float64]] = field(default_factory=lambda: defaultdict(lambda: np.zeros(NUM_CELLS)))
+    size: dict[int, list[NDArray[np.float32]]] = field(default_factory=lambda: defaultdict(list))
+    overflow: int = 0
+    ratio_max: float = -np.inf
+
+    def add(self, cell: Cells, **x: Tensor | None) -> None:
+        """Add to the sums; ``None`` counts tokens."""
+        for name, value in x.items():
+            weights = None if value is None else value.cpu().numpy()
+            self.sums[name] += np.bincount(cell, weights=weights, minlength=NUM_CELLS)
+
+    def of(self, name: str, chosen: Cells) -> float:
+        return float(self.sums[name][chosen].sum())
+
+
+def _compare(table: _Table, chunk: TokenBatch, cell: Cells) -> None:
+    """Add the tokens whose two log-probabilities are known."""
+    assert chunk.sampler_logp is not None
+    dtype = torch.promote_types(chunk.policy_logp.dtype, torch.float32)
+    policy, sampler = chunk.policy_logp.detach().to(dtype), chunk.sampler_logp.detach().to(dtype)
+    known = chunk.scorable(sampler=True)
+    if not bool(known.all()):
+        policy, sampler, cell = policy[known], sampler[known], cell[known.cpu().numpy()]
+    d = policy - sampler
+    if not len(d):
+        return
+    r, size = bounded_ratio(d), d.abs()
+    # expm1(2 d) is r^2 - 1 without the digits that r^2 loses near 1
+    above = torch.expm1(2.0 * d.clamp(-LOG_RATIO_BOUND, LOG_RATIO_BOUND))
+    table.add(cell, n=None, d_bar=size, d=d, k3=k3(d), tv=total_variation(d), ratio=r, chi2=above)
+    for c, part in split(size.float().cpu().numpy(), cell).items():
+        table.size[c].append(part)
+    table.overflow += int(torch.count_nonzero(overflows(d)))
+    table.ratio_max = max(table.ratio_max, float(r.max()))
+
+
+def _weigh(table: _Table, chunk: TokenBatch, cell: Cells, applied: Applied, rows: slice, lengths: Tensor) -> None:
+    """Add the gradient mass, and what each advantage was multiplied by."""
+    weight, ok = applied.weight[rows], applied.scorable[rows]
+    table.add(cell, mass=weight.abs())
+    factor = applied.reduction.factor(lengths, chunk.response, applied.counts, weight)
+    ok = ok & (chunk.advantage != 0)
+    scale = chunk.advantage.detach() * factor
+    used = torch.where(ok, weight / scale, 0.0).double()
+    table.add(cell, used=used, used_square=used.square(), num_used=ok)
+
+
+def _mass(table: _Table, *, by_age: bool) -> dict[str, Metric]:
+    out: dict[str, Metric] = {}
+    for prefix, chosen in groups(table.sums["mass"], by_age=by_age).items():
+        negative, positive = chosen[chosen % 3 == 0], chosen[chosen % 3 == 2]
+        if prefix not in ("positive/", "negative/"):
+            out[f"{prefix}mass_positive"] = Sum(table.of("mass", positive))
+            out[f"{prefix}mass_negative"] = Sum(table.of("mass", negative))
+    return out
+
+
+def _mismatch(table: _Table, num_tokens: int, *, by_age: bool) -> dict[str, Metric]:
+    size = {c: np.concatenate(parts) for c, parts in table.size.items()}
+    out: dict[str, Metric] = {}
+    for prefix, chosen in groups(table.sums["n"], by_age=by_age).items():
+        n = int(table.of("n", chosen))
+        out[f"{prefix}tokens"] = Sum(n)
+        out |= {f"{prefix}{name}": Mean(table.of(name, chosen), n) for name in ("d_bar", "k3", "tv", "chi2")}
+        out[f"{prefix}k1"] = Mean(-table.of("d", chosen), n)
+        out[f"{prefix}ess"] = EffectiveSize(table.of("ratio", chosen), table.of("chi2", chosen) + n, n)
+        out[f"{prefix}abs_d"] = Distribution(tuple(size[c] for c in chosen.tolist() if c in size))
+        if "used" in table.sums:
+            used = [table.of(name, chosen) for name in ("used", "used_square", "num_used")]
+            out[f"{prefix}ess_applied"] = EffectiveSize(used[0], used[1], int(used[2]))
+    out["dropped_tokens"] = Sum(num_tokens - int(table.sums["n"].sum()))
+    out |= {"ratio_overflow": Sum(table.overflow), "ratio_max": Maximum(table.ratio_max)}
+    return out
