@@ -81,8 +81,7 @@ class ArithmeticTask:
             digits = rng.integers(0, 10, size=self.terms).tolist()
             signs = [1, *(1 - 2 * rng.integers(0, 2, size=self.terms - 1)).tolist()]
             expression = str(digits[0]) + "".join(
-                f"{'+' if sign > 0 else '-'}{digit}"
-                for sign, digit in zip(signs[1:], digits[1:], strict=True)
+                f"{'+' if sign > 0 else '-'}{digit}" for sign, digit in zip(signs[1:], digits[1:], strict=True)
             )
             held_out = zlib.crc32(expression.encode()) % _HELD_OUT_ONE_IN == 0
             if held_out == (split == _EVAL):

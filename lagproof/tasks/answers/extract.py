@@ -1,0 +1,91 @@
+"""Where the answer is in a response. Linear in the length of the response, whatever it says."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+
+MAX_CHARS = 2000
+"""Characters of an answer that are read; a longer one is no answer."""
+
+
+class Form(StrEnum):
+    """How a response marks its answer."""
+
+    BOXED = "boxed"  # the last \boxed{...} or \fbox{...}
+    MARKED = "marked"  # what follows the last `####` or `answer is` or `answer:`, up to the end of its line
+    WHOLE = "whole"  # the response is nothing but the answer
+
+
+_BOX = re.compile(r"\\f?box(?:ed)?(?![A-Za-z])\s*")
+_COMMANDS = ("\\boxed", "\\fbox")
+_MARK = re.compile(r"####|\banswer[ \t]*(?:is\b[ \t]*:?|:)", re.IGNORECASE)
+_SENTENCE_END = re.compile(r"[.;!?](?=\s|$)|\n")
+
+
+def extract(response: str, form: Form = Form.BOXED) -> str | None:
+    """The text of the answer, or ``None`` where the response has none.
+
+    The last mark counts. A box that is empty or never closed is no answer, and an earlier one does not stand in for
+    it: a response that was cut off has not said what it wanted to say.
+    """
+    if form is Form.BOXED:
+        return last_box(response)
+    text = response if form is Form.WHOLE else _marked(response)
+    if text is None or (len(text) > MAX_CHARS and "\\" not in text):
+        return None
+    inner = last_box(text) if _last_command(text) >= 0 else text.strip()
+    return inner if inner and len(inner) <= MAX_CHARS else None
+
+
+def last_box(text: str) -> str | None:
+    """Content of the last ``\\boxed{...}`` or ``\\fbox{...}``; also ``\\boxed 5`` and ``\\boxed {5}``."""
+    start = _last_command(text)
+    if start < 0:
+        return None
+    match = _BOX.match(text, start)
+    if match is None or match.end() >= len(text):
+        return None
+    if text[match.end()] != "{":
+        token = re.compile(r"-?\d+(?:\.\d+)?|[A-Za-z]").match(text, match.end())
+        return token.group() if token else None
+    end = closing(text, match.end(), "{", "}", limit=MAX_CHARS)
+    content = "" if end is None else text[match.end() + 1 : end].strip()
+    return content or None
+
+
+def closing(text: str, start: int, left: str, right: str, limit: int | None = None) -> int | None:
+    """Index of the bracket that closes the one at ``start``; ``None`` if there is none within ``limit`` characters."""
+    depth = 0
+    stop = len(text) if limit is None else min(len(text), start + limit + 2)
+    i = start
+    while i < stop:
+        character = text[i]
+        if character == "\\" and left == "{":  # \{ and \} are printed braces, not groups
+            i += 2
+            continue
+        if character == left:
+            depth += 1
+        elif character == right:
+            depth -= 1
+            if depth == 0:
+                return i
+        i += 1
+    return None
+
+
+def _last_command(text: str) -> int:
+    return max(text.rfind(command) for command in _COMMANDS)
+
+
+def _marked(response: str) -> str | None:
+    last = None
+    for last in _MARK.finditer(response):  # noqa: B007
+        pass
+    if last is None:
+        return None
+    rest = response[last.end() : last.end() + 2 * MAX_CHARS].lstrip(" \t")
+    if rest.startswith("\n"):
+        return None
+    end = _SENTENCE_END.search(rest)
+    return (rest[: end.start()] if end else rest).strip() or None

@@ -1,0 +1,125 @@
+"""What can be said about an answer without algebra; the rest is a question for the verifier."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from lagproof.tasks.answers import numbers
+from lagproof.tasks.answers.clean import clean, depth
+from lagproof.tasks.answers.extract import MAX_CHARS, last_box
+from lagproof.tasks.answers.units import split_unit
+
+MAX_DEPTH = 12
+"""Nested brackets at most: reading ten takes the verifier half a second, and each more doubles it."""
+
+
+class Verdict(StrEnum):
+    """Why an answer got its reward."""
+
+    CORRECT = "correct"
+    WRONG = "wrong"
+    UNPARSED = "unparsed"  # there is no answer, or nothing that can be read as one within the limits
+    TIMED_OUT = "timed_out"  # the verifier was stopped at its time limit
+    FAILED = "failed"  # the verifier raised, crashed or ran out of memory
+    BAD_GOLD = "bad_gold"  # the right answer itself is missing or cannot be read
+
+
+@dataclass(frozen=True)
+class Question:
+    """Two cleaned texts that need algebra to be compared."""
+
+    gold: str
+    answer: str
+
+
+_WORDS = re.compile(r"\\(?:text(?:normal|bf|it|rm|sf|tt)?|mbox|hbox)\s*\{([^{}]*)\}")
+_BARE_WORDS = re.compile(r"\(?[A-Za-z][A-Za-z' .-]*\)?")
+_BASED = re.compile(r"([0-9A-Za-z]*\d[0-9A-Za-z]*)\s*_\s*\{?\s*(?:\\text\s*\{)?\s*(\w+)\s*\}?\s*\}?")
+_BASE_NAMES = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+_BASES = {name: base for base, name in enumerate(_BASE_NAMES, start=2)}
+
+
+def first_look(gold: str, answer: str | None) -> Verdict | Question:
+    """A verdict where none of the two needs algebra, else the question to ask.
+
+    Args:
+        gold: the right answer as the data set has it, boxed or not.
+        answer: what was found in the response, ``None`` if nothing was.
+    """
+    right = clean_gold(gold)
+    if right is None:
+        return Verdict.BAD_GOLD
+    if answer is None or len(answer) > MAX_CHARS or depth(answer) > MAX_DEPTH:
+        return Verdict.UNPARSED
+    given = clean(answer)
+    if not given:
+        return Verdict.UNPARSED
+    return _by_words(right, given) or _by_base(right, given) or _by_value(right, given)
+
+
+def clean_gold(gold: str) -> str | None:
+    """The right answer as plain LaTeX, or ``None`` where there is none that could be read."""
+    inner = last_box(gold) if "\\boxed" in gold or "\\fbox" in gold else gold.strip()
+    if not inner or len(inner) > MAX_CHARS or depth(inner) > MAX_DEPTH:
+        return None
+    return clean(inner) or None
+
+
+def _by_words(gold: str, answer: str) -> Verdict | None:
+    """Compare words (``\\text{Monday}``, ``even``, ``(C)``), case and brackets aside."""
+    right, given = _words(gold), _words(answer)
+    if right is None:
+        return None
+    if right == given:
+        return Verdict.CORRECT
+    letters = len(right) == 1 and given is not None and len(given) == 1
+    return Verdict.WRONG if letters or _WORDS.fullmatch(gold) else None
+
+
+def _words(text: str) -> str | None:
+    marked = _WORDS.fullmatch(text)
+    if marked is None and _BARE_WORDS.fullmatch(text) is None:
+        return None
+    words = marked[1] if marked else text
+    return " ".join(re.sub(r"[().,;:]", " ", words).lower().split()) or None
+
+
+def _by_base(gold: str, answer: str) -> Verdict | None:
+    """``101_2``: digits and base must agree; one side may leave the base out."""
+    right, given = _based(gold), _based(answer)
+    if right is None and given is None:
+        return None
+    right = right or ((gold.lower(), None) if gold.isalnum() else None)
+    given = given or ((answer.lower(), None) if answer.isalnum() else None)
+    if right is None or given is None:
+        return None
+    same_base = right[1] == given[1] or right[1] is None or given[1] is None
+    same = right[0].lstrip("0") == given[0].lstrip("0") and same_base
+    return Verdict.CORRECT if same else Verdict.WRONG
+
+
+def _based(text: str) -> tuple[str, int | None] | None:
+    match = _BASED.fullmatch(text)
+    if match is None:
+        return None
+    digits, name = match[1].lower(), match[2].lower()
+    base = _BASES.get(name) or (int(name) if name.isdecimal() and len(name) < 3 else 0)
+    if not 2 <= base <= 36 or any(int(digit, 36) >= base for digit in digits):
+        return None
+    return digits, base
+
+
+def _by_value(gold: str, answer: str) -> Verdict | Question:
+    right, right_unit = split_unit(gold, plain_number=False)
+    right_number = numbers.read(right)
+    marked = _WORDS.fullmatch(answer)
+    given = clean(marked[1]) if marked else answer
+    given, given_unit = split_unit(given, plain_number=right_number is not None)
+    if right_unit and given_unit and right_unit != given_unit:
+        return Verdict.WRONG
+    given_number = numbers.read(given)
+    if right_number is not None and given_number is not None:
+        return Verdict.CORRECT if numbers.equal(right_number, given_number) else Verdict.WRONG
+    return Question(right, given) if given else Verdict.UNPARSED

@@ -1,0 +1,87 @@
+"""Cleaned LaTeX to an expression that has not been worked out. Imported only in the processes of the pool."""
+
+from __future__ import annotations
+
+import importlib
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+import sympy
+from latex2sympy2_extended.latex2sympy2 import _Latex2Sympy
+from latex2sympy2_extended.math_normalization import NormalizationConfig, normalize_latex
+from math_verify.grader import should_treat_as_complex
+from sympy.parsing import sympy_parser
+
+from lagproof.tasks.answers.clean import has_adjacent_numbers, mixed_numbers
+
+_NORMALIZATION = NormalizationConfig(
+    basic_latex=True, units=False, malformed_operators=True, nits=False, boxed="none", equations=False
+)
+
+
+class UnreadableError(Exception):
+    """A text that is no mathematics, or mathematics beyond the limits."""
+
+
+def forbid_code() -> None:
+    """Make sympy's reader of Python expressions, which evaluates them, unusable in this process.
+
+    Some of sympy's own modules read their constants with it while they are imported; ``simplify`` needs them.
+    """
+    importlib.import_module("sympy.physics.units")
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise UnreadableError("text is never evaluated as code")
+
+    sympy_parser.eval_expr = refuse
+
+
+@lru_cache(maxsize=4096)
+def read(text: str) -> Any:
+    """A cleaned answer as a sympy expression or matrix.
+
+    Raises:
+        UnreadableError: it is no mathematics.
+    """
+    text = mixed_numbers(text)
+    if has_adjacent_numbers(text):
+        raise UnreadableError(text)
+    latex = normalize_latex(text, _NORMALIZATION)
+    reader = _Reader(is_real=not should_treat_as_complex(latex))
+    try:
+        value = reader.parse(latex)
+    except MemoryError:
+        raise
+    except Exception as error:  # the reader raises bare exceptions at whatever it does not know
+        raise UnreadableError(text) from error
+    if not isinstance(value, sympy.Basic | sympy.MatrixBase):
+        raise UnreadableError(text)
+    return value
+
+
+class _Reader(_Latex2Sympy):
+    """math-verify's reader of LaTeX, except where it is wrong.
+
+    Juxtaposition is a product: it reads ``2(3)`` and ``2 3`` as 5, and mixed numbers have been written out before. A
+    decimal is the exact fraction that it denotes, a lone ``i`` is the imaginary unit, and a binomial is not worked
+    out while reading.
+    """
+
+    def convert_postfix_list(self, arr: Any, i: int = 0) -> Any:
+        factor = self.convert_postfix(arr[i])
+        if i == len(arr) - 1 or not isinstance(factor, sympy.Expr | sympy.MatrixBase):
+            return super().convert_postfix_list(arr, i)
+        rest = self.convert_postfix_list(arr, i + 1)
+        matrices = isinstance(factor, sympy.MatrixBase) or isinstance(rest, sympy.MatrixBase)
+        return self.mat_mul_flat(factor, rest) if matrices else self.mul_flat(factor, rest)
+
+    def parse_number(self, text: Any) -> Any:
+        return sympy.Rational(*Fraction(text.replace(",", "")).as_integer_ratio())
+
+    def convert_atom_expr(self, atom_expr: Any) -> Any:
+        atom = super().convert_atom_expr(atom_expr)
+        return sympy.I if isinstance(atom, sympy.Symbol) and atom.name == "i" else atom
+
+    def convert_binom(self, binom: Any) -> Any:
+        return sympy.binomial(self.convert_expr(binom.upper), self.convert_expr(binom.lower), evaluate=False)

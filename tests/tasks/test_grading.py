@@ -1,0 +1,244 @@
+"""Grading as a run sees it: the faults of a math verifier (F58 to F65), bad input, and answers that bite."""
+
+from __future__ import annotations
+
+import logging
+import math
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from lagproof.tasks.answers.extract import Form
+from lagproof.tasks.answers.pool import Limits
+from lagproof.tasks.grading import Grader
+
+
+@pytest.fixture(scope="module")
+def grader() -> Iterator[Grader]:
+    with Grader(limits=Limits(time_s=60, workers=1)) as grader:
+        yield grader
+
+
+def box(text: str) -> str:
+    return f"So the answer is $\\boxed{{{text}}}$."
+
+
+RIGHT = [
+    # F60 mixed numbers
+    ("5/2", box(r"2\frac{1}{2}")),
+    ("-5/3", box(r"-1\frac{2}{3}")),
+    ("5/4", box("1 1/4")),
+    # F61 where the box is
+    ("42", r"\fbox{42}"),
+    ("42", r"We tried 17. \fbox{42} is it, out of 99."),
+    ("5", r"\boxed {5}"),
+    ("5", r"\boxed 5"),
+    ("1/2", r"\boxed{\frac{1}{2}}"),
+    ("2", r"First \boxed{1}, no: \boxed{2}"),
+    # F64 a box is stripped once, on both sides
+    ("5", r"Answer: \boxed{5}"),
+    (r"\boxed{5}", r"Answer: \boxed{5}"),
+    ("5", r"\boxed{\boxed{5}}"),
+    # F63 what looks alike in fifteen digits
+    ("1/2^{98}", box("2^{-98}")),
+    ("1/2006!", box(r"\frac{1}{2006!}")),
+    ("1/3", box("0.333333")),
+    ("7", box("x=7")),
+    ("7", box("x=3+4=7")),
+    ("7", box("7=x")),
+    ("x=7", box("7")),
+    ("10 cm", box(r"10 \text{ cm}")),
+    ("10 cm", box("10")),
+    ("10", box(r"10 \text{ m}")),
+    (r"10\text{ cm}", box("10 centimeters")),
+    ("101_2", box("101_2")),
+    ("101_2", box(r"101_{\text{two}}")),
+    ("101_2", box("101")),
+    ("1331,1728", box("1728, 1331")),
+    ("1-1/e", box(r"1-\frac{1}{\mathrm{e}}")),
+    # F65 signs and decoration
+    ("-5", box("-5")),
+    ("-5", box("\u22125")),
+    ("73", box("**73**")),
+    ("13", box(r"\text{13}")),
+    ("7", box("7.")),
+    ("7", box(r"\text{The answer is } 7")),
+    (r"\frac{\pi}{2}", box("pi/2")),
+    ("600000", box("6e5")),
+    (r"4\sqrt{2}", box(r"4\sqrt(2)")),
+    (r"4\sqrt{2}", box("4√2")),
+    ("14 - i", box("14.0 - 1.0i")),
+    ("50", box(r"50\%")),
+    ("0.5", box(r"50\%")),
+    ("45", box(r"45^\circ")),
+    ("5", box(r"\$5")),
+    ("5", box(r"5 \text{ cm}^2")),
+    ("1<x<3", box("(1,3)")),
+    # bare LaTeX on the gold side is read whole
+    (r"2\sqrt{3}", box(r"\sqrt{12}")),
+    ("3^{20}", box("3486784401")),
+    ("(1,3)", box("(1, 3)")),
+    (r"\frac{\pi}{4}", box(r"\pi/4")),
+    # separators
+    ("25600", box(r"25\,600")),
+    (r"25\,600", box("25600")),
+    ("1000", box(r"1\,000")),
+    ("12345", box("12 345")),
+    ("32348", box(r"\$32,\!348")),
+    # unicode minus, digits, fractions, powers
+    ("42", box("\u0664\u0662")),
+    ("42", box("\uff14\uff12")),
+    ("5/2", box("2½")),
+    ("4", box("2²")),
+    # products, lists, matrices, sets, words
+    ("6", box("2(3)")),
+    ("6", box("(2)(3)")),
+    ("11,13", box(r"11\text{ and }13")),
+    ("3,-3", box(r"x = 3 \text{ or } x = -3")),
+    ("-3,3", box(r"\pm 3")),
+    (r"\begin{pmatrix}1&2\\3&4\end{pmatrix}", box(r"\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}")),
+    ("(x+1)^2", box("x^2+2x+1")),
+    (r"(-\infty,2)\cup(3,\infty)", box(r"(-\infty, 2) \cup (3, \infty)")),
+    (r"\frac{1}{1+i}", box(r"\frac{1-i}{2}")),
+    (r"\frac{7}{9}", box(r"0.\overline{7}")),
+    ("0", box(r"\sqrt{2}\sqrt{3}-\sqrt{6}")),
+    (r"\text{Navin}", box("Navin")),
+    (r"\text{(C)}", box("C")),
+    ("10^{10^{10}}", box("10^{10^{10}}")),
+]
+
+WRONG = [
+    ("2", r"The final answer is 2 2/3", "unparsed"),
+    ("42", "The answer is not 42.", "unparsed"),  # F62
+    ("42", r"So 42 is my guess, \boxed{}", "unparsed"),
+    ("42", "Maybe 41? The number 42 came up. I give up.", "unparsed"),
+    ("42", r"\boxed{42", "unparsed"),
+    ("41", r"\boxed{41}, no wait, \boxed{42", "unparsed"),
+    ("42", "", "unparsed"),
+    ("1/2^{98}", box("1/2^{99}"), "wrong"),  # F63
+    ("1/2006!", box("1/2004!"), "wrong"),
+    ("1/(3*2^{2006})", box("(2^{2005}+1)/(3*2^{2006})"), "wrong"),
+    (r"\frac{x}{2^{98}}", box(r"\frac{x}{2^{99}}"), "wrong"),
+    ("(3, 1/2^{98})", box("(3, 1/2^{99})"), "wrong"),
+    (r"\frac{1}{2^{98}}\sqrt{2}", box(r"\frac{1}{2^{99}}\sqrt{2}"), "wrong"),
+    ("7", box("1=2=7"), "wrong"),
+    ("7", box("x=5=7"), "wrong"),
+    ("x=7", box("x=5=7"), "wrong"),
+    ("10 cm", box(r"10 \text{ m}"), "wrong"),
+    (r"10\text{ cm}", box(r"10 \text{ cm}^2"), "wrong"),
+    ("101_2", box("101_3"), "wrong"),
+    ("5", box("101_2"), "wrong"),
+    ("1/3", box("0.33"), "wrong"),
+    ("1728", box("1331,1728"), "wrong"),
+    ("1331,1728", box("1728"), "wrong"),
+    ("2021", box(r"\pm 2021"), "wrong"),
+    ("n=1,2,3", box("n=2,3,4"), "wrong"),
+    ("1+1/e", box("1-1/e"), "wrong"),
+    ("1+1/e", box(r"1-\frac{1}{\mathrm{e}}"), "wrong"),
+    ("5", box("-5"), "wrong"),  # F65
+    ("(1,3)", box("[1,3]"), "wrong"),
+    ("(1,3)", box("1<x<3"), "wrong"),
+    ("(1,3)", box("(3,1)"), "wrong"),
+    ("5", box("2 3"), "unparsed"),  # two numbers side by side are no sum
+    ("5", box("2(3)"), "wrong"),
+    ("3m", box("3"), "wrong"),  # m is a variable here
+    ("2,2", box("2"), "wrong"),
+    (r"\text{Navin}", box("Ann"), "wrong"),
+    (r"\text{see figure}", box("4"), "wrong"),  # F59
+    ("C", box("D"), "wrong"),
+    (r"\begin{pmatrix}1&2\\3&4\end{pmatrix}", box(r"\begin{pmatrix}1&2\\3&5\end{pmatrix}"), "wrong"),
+    (r"\sqrt{2}", box("1.4142"), "wrong"),
+]
+
+BITING = [  # each costs its reward and is counted, within the limits that come before any algebra
+    "9^{9^{9}}",
+    "(10^{8})!",
+    "(" * 3000 + "42" + ")" * 3000,
+    "{" * 3000 + "42" + "}" * 3000,
+    r"\binom{100000000}{50000000}",
+    "42" + "0" * 1_000_000,
+    '__import__("os").abort()',
+]
+
+
+@pytest.mark.parametrize(("gold", "response"), RIGHT)
+def test_right_answers_are_rewarded(grader: Grader, gold: str, response: str) -> None:
+    (grade,) = grader.grade([(gold, response)])
+    assert (grade.reward, grade.reason) == (1.0, "correct")
+
+
+@pytest.mark.parametrize(("gold", "response", "reason"), WRONG)
+def test_wrong_answers_are_not(grader: Grader, gold: str, response: str, reason: str) -> None:
+    (grade,) = grader.grade([(gold, response)])
+    assert (grade.reward, grade.reason) == (0.0, reason)
+
+
+@pytest.mark.parametrize("answer", BITING, ids=lambda a: a[:12])
+def test_biting_answers_cost_their_reward(grader: Grader, answer: str) -> None:
+    bite, plain = grader.grade([("42", box(answer)), ("2x", box("x+x"))])
+    assert bite.reward == 0.0
+    assert bite.reason in ("unparsed", "wrong")
+    assert plain.reason == "correct"
+
+
+def test_a_megabyte_before_the_box_is_read(grader: Grader) -> None:
+    (grade,) = grader.grade([("42", "x{" * 500_000 + box("42"))])
+    assert grade.reason == "correct"
+
+
+@pytest.mark.parametrize("gold", ["", "   ", r"\boxed{}", r"\frac{1}{", "$$"])
+def test_a_gold_that_cannot_be_read_is_reported_once_and_never_rewarded(
+    gold: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING), Grader(limits=Limits(workers=1)) as grader:
+        grades = grader.grade([(gold, box("4")), (gold, box(gold)), (gold, box("1"))])
+    assert all(not grade.reward > 0 for grade in grades)
+    assert "bad_gold" in {grade.reason for grade in grades}
+    assert all(math.isnan(grade.reward) for grade in grades if grade.reason == "bad_gold")
+    assert len([r for r in caplog.records if "cannot be read" in r.message]) == 1
+
+
+def test_grading_works_from_a_thread(grader: Grader) -> None:
+    """F58: alarms work in the main thread only, and a verifier that uses them fails everywhere else."""
+    grades = []
+    pairs = [("5", box("5")), (r"\sqrt{12}", box(r"2\sqrt{3}"))]
+    thread = threading.Thread(target=lambda: grades.extend(grader.grade(pairs)))
+    thread.start()
+    thread.join()
+    assert [grade.reason for grade in grades] == ["correct", "correct"]
+
+
+def test_marked_answers() -> None:
+    with Grader(Form.MARKED) as grader:
+        cases = [
+            ("18", "9 * 2 = 18\n#### 18", "correct"),
+            ("18", "The answer is 18.", "correct"),
+            ("18", "The answer is $18.50.", "wrong"),
+            ("1,234", "So the answer is: 1,234 dollars.", "correct"),
+            ("42", "The answer is not 42.", "wrong"),
+            ("2", "The final answer is 2 2/3", "wrong"),  # F60
+            ("10", "The final answer is 4 10/3", "wrong"),
+            ("5", "The number 5 came up.", "unparsed"),
+            ("7", r"The answer is \boxed{7}", "correct"),
+            ("3", "The answer is 4.\nThe answer is 3.", "correct"),
+        ]
+        grades = grader.grade([(gold, response) for gold, response, _ in cases])
+    assert [grade.reason for grade in grades] == [reason for _, _, reason in cases]
+
+
+def test_every_reason_is_counted() -> None:
+    with Grader() as grader:
+        grader.grade([("5", box("5")), ("5", box("6")), ("5", ""), ("", box("5"))])
+        assert grader.counts == {"correct": 1, "wrong": 1, "unparsed": 1, "bad_gold": 1}
+
+
+def test_neither_torch_nor_sympy_is_imported_to_grade_numbers() -> None:
+    code = (
+        "import sys; from lagproof.tasks.grading import Grader\n"
+        "with Grader() as g: assert g.grade([('5', '\\\\boxed{5}')])[0].reward == 1\n"
+        "assert not {'torch', 'sympy', 'math_verify', 'transformers'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
