@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
-import torch
-
 from lagproof.data.metrics import Mean, Metric
 from lagproof.data.tokens import TokenBatch
 from lagproof.tensors.segments import segment_count, segment_sum
 
 
-def scales(tokens: TokenBatch) -> dict[str, Metric]:
-    """``scale_positive``, ``scale_negative``: mean over responses of ``S_g = mean_t -log pi``, by sign of A_g, nats.
+def balance(tokens: TokenBatch) -> dict[str, Metric]:
+    """Scales and loss masses of the two signs, from ``S_g = mean_t -log pi`` of each response, nats.
 
-    A response counts by the sign of its summed advantage; one without signal (0) counts on neither side.
+    * ``scale_positive``, ``scale_negative``: mean of ``S_g`` over the responses of that sign.
+    * ``loss_mass_positive``, ``loss_mass_negative``: ``sum |A_g| S_g / R`` over the responses of that sign, with R all
+      responses that have a scorable token: the two sides of the naive loss.
+    * ``loss_mass_ratio``: negative over positive.
+
+    A response counts by the sign of its summed advantage, ``A_g`` is its mean; one without signal (0) counts on
+    neither side.
     """
     ok = tokens.scorable(sampler=False)
-    response = tokens.response[ok]
+    logp, advantage, response = tokens.policy_logp.detach(), tokens.advantage.detach(), tokens.response
+    if not bool(ok.all()):
+        logp, advantage, response = logp[ok], advantage[ok], response[ok]
     lengths = segment_count(response, tokens.num_responses)
-    scale = segment_sum(-tokens.policy_logp.detach()[ok].double(), response, tokens.num_responses)
-    scale = scale / lengths.clamp(min=1)
-    sign = torch.sign(segment_sum(tokens.advantage[ok].double(), response, tokens.num_responses))
+    divisor = lengths.clamp(min=1)
+    scale = segment_sum(-logp.double(), response, tokens.num_responses) / divisor
+    mean = segment_sum(advantage.double(), response, tokens.num_responses) / divisor
+    mass = mean.abs() * scale
+    num_responses = int((lengths > 0).sum())
     out: dict[str, Metric] = {}
-    for name, side in (("scale_positive", 1.0), ("scale_negative", -1.0)):
-        chosen = scale[(sign == side) & (lengths > 0)]
-        out[name] = Mean(float(chosen.sum()), len(chosen))
+    totals: dict[str, float] = {}
+    for side, chosen in (("positive", mean > 0), ("negative", mean < 0)):
+        out[f"scale_{side}"] = Mean(float(scale[chosen].sum()), int(chosen.sum()))
+        totals[side] = float(mass[chosen].sum())
+        out[f"loss_mass_{side}"] = Mean(totals[side], num_responses)
+    out["loss_mass_ratio"] = Mean(totals["negative"], totals["positive"])
     return out

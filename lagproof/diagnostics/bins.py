@@ -26,7 +26,7 @@ def cells(tokens: TokenBatch, version: int | None) -> Cells:
     """The cell of each token, ``[N]``: 3 a bin of ages, for A < 0, for A = 0 (or no number), and for A > 0.
 
     Args:
-        tokens: one of them may be newer than nothing.
+        tokens: any number of them.
         version: the learner's before the step; ``None`` where ages are of no interest.
 
     Raises:

@@ -16,7 +16,8 @@ from lagproof.data.metrics import Mean, Metric, Sum, merge
 from lagproof.data.samples import Group
 from lagproof.data.tokens import Counts, TokenBatch
 from lagproof.diagnostics.age import ages
-from lagproof.diagnostics.balance import scales
+from lagproof.diagnostics.balance import balance
+from lagproof.diagnostics.mismatch import Applied, mismatch_metrics
 from lagproof.learner.batching import MicroBatch, Trainee, cut
 from lagproof.models.layout import Layout, layout
 from lagproof.models.logprobs import response_logprobs, row_cost
@@ -76,6 +77,23 @@ class _Piece:
     rows: Tensor
 
 
+@dataclass(frozen=True, eq=False)
+class _Pass:
+    """Forward and backward over all micro-batches of a batch.
+
+    Attributes:
+        parts: metrics of each micro-batch.
+        logp: log pi of each token of the batch, detached, ``[N]``.
+        applied: the weights that the tokens got.
+        seen: responses and tokens that could be scored.
+    """
+
+    parts: list[dict[str, Metric]]
+    logp: Tensor
+    applied: Applied
+    seen: Counts
+
+
 class Learner:
     """Holds the newest weights and their optimiser.
 
@@ -115,14 +133,15 @@ class Learner:
         pieces = [
             self._piece(micro, tokens) for micro in cut(trainees, self.recipe.config.micro_batch_tokens, self._cost)
         ]
-        outcome, parts, logp = self._train(tokens, pieces)
-        tokens = replace(tokens, policy_logp=logp)
-        metrics |= merge(parts) | scales(tokens) | ages(tokens, self.version)
+        outcome, done = self._train(tokens, pieces)
+        tokens = replace(tokens, policy_logp=done.logp)
+        metrics |= mismatch_metrics(tokens, self.version, done.applied) | balance(tokens) | ages(tokens, self.version)
+        metrics |= merge(done.parts)
         if outcome is Outcome.TRAINED:
             self.version += 1
         return StepResult(outcome, metrics, tokens, advantage)
 
-    def _train(self, tokens: TokenBatch, pieces: Sequence[_Piece]) -> tuple[Outcome, list[dict[str, Metric]], Tensor]:
+    def _train(self, tokens: TokenBatch, pieces: Sequence[_Piece]) -> tuple[Outcome, _Pass]:
         objective = self.recipe.objective
         counts = _expected_counts(tokens, objective)
         if objective.scope is Scope.BATCH and len(pieces) > 1:
@@ -130,25 +149,24 @@ class Learner:
             whole = replace(tokens, policy_logp=logp)
             objective = objective.fit(whole)
             counts = _counts(whole.scorable(sampler=objective.needs_sampler_logp), whole)
-        parts, logp, seen = self._accumulate(objective, counts, tokens, pieces)
-        if seen != counts and seen.num_tokens > 0:
+        done = self._accumulate(objective, counts, tokens, pieces)
+        if done.seen != counts and done.seen.num_tokens > 0:
             # a token turned out to have no finite log-probability: the denominators were too large
-            parts, logp, seen = self._accumulate(objective, seen, tokens, pieces)
+            done = self._accumulate(objective, done.seen, tokens, pieces)
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.config.grad_clip)
-        is_finite = seen.num_tokens > 0 and bool(torch.isfinite(norm))
+        is_finite = done.seen.num_tokens > 0 and bool(torch.isfinite(norm))
         if is_finite:
-            parts.append({"grad_norm": Mean(float(norm), 1)})
+            done.parts.append({"grad_norm": Mean(float(norm), 1)})
             self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-        return (Outcome.TRAINED if is_finite else Outcome.NON_FINITE), parts, logp
+        return (Outcome.TRAINED if is_finite else Outcome.NON_FINITE), done
 
-    def _accumulate(
-        self, objective: Objective, counts: Counts, tokens: TokenBatch, pieces: Sequence[_Piece]
-    ) -> tuple[list[dict[str, Metric]], Tensor, Counts]:
+    def _accumulate(self, objective: Objective, counts: Counts, tokens: TokenBatch, pieces: Sequence[_Piece]) -> _Pass:
         """Gradients of the whole batch, micro-batch by micro-batch."""
         self.optimizer.zero_grad(set_to_none=True)
         parts: list[dict[str, Metric]] = []
         logp = torch.full_like(tokens.advantage, torch.nan)
+        weight, scorable = torch.zeros_like(logp), torch.zeros_like(logp, dtype=torch.bool)
         seen = Counts(0, 0)
         for piece in pieces:
             scored = response_logprobs(self.model, piece.layout, self.recipe.temperature, entropy=True)
@@ -157,6 +175,7 @@ class Learner:
             loss = weighting.loss(scored.logp)
             loss.backward()
             logp[piece.rows] = scored.logp.detach()
+            weight[piece.rows], scorable[piece.rows] = weighting.weight, weighting.scorable
             own = _counts(weighting.scorable, part)
             seen = Counts(seen.num_responses + own.num_responses, seen.num_tokens + own.num_tokens)
             assert scored.entropy is not None
@@ -168,7 +187,7 @@ class Learner:
                     "entropy": Mean(float(entropy.sum()), len(entropy)),
                 }
             )
-        return parts, logp, seen
+        return _Pass(parts, logp, Applied(weight, scorable, self.recipe.reduction, counts), seen)
 
     @torch.no_grad()
     def _score(self, tokens: TokenBatch, pieces: Sequence[_Piece]) -> Tensor:

@@ -26,7 +26,7 @@ def group(prompt: int, responses: list[list[int]], rewards: list[float], seed: i
         Sample(
             prompt_ids=[3 + prompt, 10, 4, 14],
             response_ids=ids,
-            version=[prompt] * len(ids),
+            version=[0] * len(ids),
             finish=Finish.STOP,
             sampler_logp=(-2.5 * torch.rand(len(ids), generator=rng)).tolist(),
             reward=reward,
