@@ -109,13 +109,15 @@ class TokenBatch:
             if value is not None and value.shape != shape and not (may_be_row and value.shape == shape[:1]):
                 allowed = f"{tuple(shape)}" + (f" or {tuple(shape[:1])}" if may_be_row else "")
                 raise InputError(f"{name} has shape {tuple(value.shape)}: must be {allowed}")
-        index = _as_bool(mask).reshape(-1).nonzero().squeeze(1)
-        response = torch.arange(shape[0], device=policy_logp.device).repeat_interleave(mask.bool().sum(1))
+        mask = _as_bool(mask)
+        lengths = mask.sum(1)
+        response = torch.arange(shape[0], device=policy_logp.device).repeat_interleave(lengths)
+        index = None if len(response) == mask.numel() else mask.reshape(-1).nonzero().squeeze(1)
 
         def take(value: Tensor) -> Tensor:
             if value.dim() == 1:
-                return value[response]
-            return value.reshape(-1)[index] if index.numel() < value.numel() else value.reshape(-1)
+                return value.repeat_interleave(lengths)
+            return value.reshape(-1) if index is None else value.reshape(-1)[index]
 
         return cls(
             policy_logp=take(policy_logp),

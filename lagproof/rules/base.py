@@ -7,6 +7,7 @@ a training loop calls ``backward`` on are written once for all of them, in this 
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from lagproof.data.tokens import Counts, TokenBatch
 from lagproof.errors import InputError
 from lagproof.rules.reduction import Reduction, reduction
 from lagproof.tensors.divergence import k3
-from lagproof.tensors.ratio import bounded_ratio, overflows
+from lagproof.tensors.ratio import LOG_RATIO_BOUND, bounded_ratio, overflows
 from lagproof.tensors.segments import segment_count
 
 if TYPE_CHECKING:
@@ -77,6 +78,21 @@ class Scored:
         """``r_t = exp(d_t)``, with ``d_t`` clamped to +-20."""
         return bounded_ratio(self.log_ratio)
 
+    @cached_property
+    def extremes(self) -> tuple[float, float]:
+        """Smallest and largest ``d_t``; NaN if one is unknown, ``(0, 0)`` without tokens."""
+        if not len(self.log_ratio):
+            return 0.0, 0.0
+        lowest, highest = cast(list[float], torch.stack(torch.aminmax(self.log_ratio)).tolist())  # pyright: ignore
+        return lowest, highest
+
+    def rejected(self, mask: Bool[Tensor, " M"], log_ratio: Float[Tensor, " M"]) -> Bool[Tensor, " M"]:
+        """``mask``, or the clamp acts on ``log_ratio`` (``d_t`` or means of it), so that its ratio has no derivative."""
+        lowest, highest = self.extremes
+        if lowest >= -LOG_RATIO_BOUND and highest <= LOG_RATIO_BOUND:
+            return mask
+        return mask | overflows(log_ratio)
+
     @property
     def known_log_ratio(self) -> Float[Tensor, " K"] | None:
         """``d_t`` of the tokens whose sampler log-probability is known; ``None`` where none was recorded at all.
@@ -86,8 +102,9 @@ class Scored:
         """
         if self.sampler_logp is None:
             return None
-        finite = torch.isfinite(self.sampler_logp)
-        return self.log_ratio if bool(finite.all()) else self.log_ratio[finite]
+        if all(map(math.isfinite, self.extremes)):
+            return self.log_ratio
+        return self.log_ratio[torch.isfinite(self.log_ratio)]
 
     @property
     def counts(self) -> Counts:
@@ -253,12 +270,13 @@ def _removed(ruling: Ruling, weight: Tensor, factor: Tensor | float) -> dict[str
 def _metrics(scored: Scored, ruling: Ruling, weight: Tensor, num_tokens: int) -> dict[str, Metric]:
     """The numbers every objective reports; those about the sampler only where its log-probabilities are known."""
     n = len(scored.policy_logp)
-    positive = torch.where(scored.advantage > 0, weight, 0.0).abs().sum()
+    mass = torch.linalg.vector_norm(weight, 1)
+    positive = torch.linalg.vector_norm(torch.where(scored.advantage > 0, weight, 0.0), 1)
     sums = {name: torch.count_nonzero(flag) for name, flag in ruling.flags.items()}
-    sums |= {"mass_positive": positive, "mass_negative": weight.abs().sum() - positive}
+    sums |= {"mass_positive": positive, "mass_negative": mass - positive}
     known = scored.known_log_ratio
     if known is not None:
-        sums |= {"d_bar": known.abs().sum(), "k1": -known.sum(), "k3": k3(known).sum()}
+        sums |= {"d_bar": torch.linalg.vector_norm(known, 1), "k1": -known.sum(), "k3": k3(known).sum()}
     # one transfer for all of them, so that a GPU is waited for once
     totals = cast(list[float], torch.stack([x.double() for x in sums.values()]).tolist())  # pyright: ignore
     numbers = dict(zip(sums, totals, strict=True))
@@ -267,7 +285,7 @@ def _metrics(scored: Scored, ruling: Ruling, weight: Tensor, num_tokens: int) ->
     out |= {name: Sum(numbers[name]) for name in ("mass_positive", "mass_negative")}
     if known is not None:
         out |= {name: Mean(numbers[name], len(known)) for name in ("d_bar", "k1", "k3")}
-        out["ratio_overflow"] = Sum(int(torch.count_nonzero(overflows(known))))
+        out["ratio_overflow"] = Sum(int(torch.count_nonzero(scored.rejected(known.new_zeros(()).bool(), known))))
         if len(known):
             out["ratio_max"] = Maximum(float(bounded_ratio(known.max())))
     return out | dict(ruling.stats)

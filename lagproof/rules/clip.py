@@ -16,7 +16,7 @@ from lagproof.data.tokens import TokenBatch
 from lagproof.errors import ConfigError, UnknownNameError
 from lagproof.rules.base import Objective, Ruling, Scope, Scored
 from lagproof.tensors.quantile import quantile
-from lagproof.tensors.ratio import bounded_ratio, overflows
+from lagproof.tensors.ratio import bounded_ratio
 from lagproof.tensors.segments import segment_sum
 
 if TYPE_CHECKING:
@@ -125,8 +125,8 @@ class Clip(Objective):
             gated, changed, shrink = self._shrink(tokens, d, r, q, (clipped_high, clipped_low, bound))
             flags |= {"sat/gated": gated, "sat/changed": changed}
             stats |= {"sat/q": Same(q), "sat/shrink": shrink}
-            removed["sat/removed"] = torch.where(changed & ~overflows(d), r * a, 0.0)
-        weight = torch.where(clipped_high | clipped_low | overflows(d), 0.0, r * a)
+            removed["sat/removed"] = torch.where(tokens.rejected(~changed, d), 0.0, r * a)
+        weight = torch.where(tokens.rejected(clipped_high | clipped_low, d), 0.0, r * a)
         value = bound * a
         if self.dual is not None:
             dual = down & (r > self.dual)

@@ -12,7 +12,6 @@ from torch import Tensor
 from lagproof.errors import ConfigError
 from lagproof.rules.base import Objective, Ruling, Scored
 from lagproof.tensors.divergence import binary_kl, binary_total_variation
-from lagproof.tensors.ratio import overflows
 
 
 class Measure(StrEnum):
@@ -43,7 +42,7 @@ class DPPO(Objective):
     def rule(self, tokens: Scored) -> Ruling:
         high, low = self._too_far(tokens)
         r = tokens.ratio if self.cap is None else tokens.ratio.clamp(max=self.cap)
-        weight = torch.where(high | low | overflows(tokens.log_ratio), 0.0, r * tokens.advantage)
+        weight = torch.where(tokens.rejected(high | low, tokens.log_ratio), 0.0, r * tokens.advantage)
         return Ruling(weight, weight * tokens.policy_logp, {"clipped_high": high, "clipped_low": low})
 
     def _too_far(self, tokens: Scored) -> tuple[Tensor, Tensor]:

@@ -8,7 +8,6 @@ import torch
 
 from lagproof.errors import ConfigError
 from lagproof.rules.base import Objective, Ruling, Scored
-from lagproof.tensors.ratio import overflows
 
 
 @dataclass(frozen=True)
@@ -97,7 +96,7 @@ class IcePop(Objective):
         r = tokens.ratio
         above, below = r > self.high, r < self.low
         kept = torch.where(above | below, 0.0, r * tokens.advantage)
-        weight = torch.where(overflows(tokens.log_ratio), 0.0, kept)
+        weight = torch.where(tokens.rejected(above | below, tokens.log_ratio), 0.0, kept)
         return Ruling(weight, kept, {"clipped_high": above, "clipped_low": below})
 
 
