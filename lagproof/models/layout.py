@@ -5,11 +5,13 @@ A response token is scored by the logits of the position before it, so the last 
 Two layouts:
 
 * one row a response: ``prompt response padding``, plainly causal;
-* one row a group: ``prompt response response ... padding``, where every response sees the prompt and itself only and
-  its positions restart after the prompt. The prompt is run once for the whole group.
+* one tree a group: the prompt, then every distinct beginning of its responses once, depth first. A position sees its
+  ancestors and itself only, and counts from the root, so it computes what it would in a row of its own. What responses
+  share, the prompt at least, is run once; its gradients add up. Trees are packed into rows, longest first.
 
-Cost of a row of ``L`` positions, in tokens: ``L + pairs / pairs_per_token``. A causal row scores ``L**2 / 2`` pairs of
-positions, a row under a mask of its own all ``L**2`` of them. The cheaper layout is taken; one row a response on a tie.
+Cost of a row of ``L`` positions, in positions: ``L + pairs / pairs_per_token``. A causal row attends to ``L**2 / 2``
+pairs of positions, a row under a mask of its own computes all ``L**2`` of them. The cheapest packing is taken; one row
+a response on a tie.
 """
 
 from __future__ import annotations
@@ -90,48 +92,39 @@ def layout(groups: Groups, cost: RowCost | None = None) -> Layout:
         InputError: a prompt without a token (nothing could score the first response token), samples of one group
             with different prompts, or a token outside its own support.
     """
-    cost = cost or RowCost()
-    groups = [kept for group in groups if (kept := [s for s in group if len(s.response_ids)])]
+    groups = _with_tokens(groups)
     _check(groups)
-    if _shares(groups, cost):
-        ids, positions, segments, score_at = _group_rows(groups)
-        visible = _visible(segments)
-    else:
-        ids, score_at = _response_rows(groups)
-        positions = visible = None
     samples = [s for group in groups for s in group]
+    packing = _packing(groups, cost or RowCost())
+    if packing is None:
+        ids, score_at = _response_rows(samples)
+        positions = visible = None
+    else:
+        ids, positions, visible, score_at = _tree_rows([_tree(group) for group in groups], packing)
     targets = torch.tensor([t for s in samples for t in s.response_ids], dtype=torch.long)
     return Layout(ids, positions, visible, score_at, targets, _support(samples))
 
 
 def input_tokens(groups: Groups, cost: RowCost | None = None) -> int:
     """``layout(groups, cost).num_input_tokens``, padding included, without building it."""
-    groups = [kept for group in groups if (kept := [s for s in group if len(s.response_ids)])]
-    rows = _group_widths(groups) if _shares(groups, cost or RowCost()) else _response_widths(groups)
-    return len(rows) * max(rows, default=0)
+    groups = _with_tokens(groups)
+    packing = _packing(groups, cost or RowCost())
+    if packing is not None:
+        return len(packing.rows) * packing.width
+    widths = _response_widths(groups)
+    return len(widths) * max(widths, default=0)
+
+
+def _with_tokens(groups: Groups) -> list[list[Sample]]:
+    return [kept for group in groups if (kept := [s for s in group if len(s.response_ids)])]
 
 
 def _response_widths(groups: Groups) -> list[int]:
     return [len(s.prompt_ids) + len(s.response_ids) - 1 for group in groups for s in group]
 
 
-def _group_widths(groups: Groups) -> list[int]:
-    return [len(group[0].prompt_ids) + sum(len(s.response_ids) - 1 for s in group) for group in groups]
-
-
-def _shares(groups: Groups, cost: RowCost) -> bool:
-    if not cost.shares_prompts or not groups:
-        return False
-    one_each, one_a_group = _response_widths(groups), _group_widths(groups)
-    plain, shared = max(one_each), max(one_a_group)
-    plain_cost = len(one_each) * (plain + plain**2 / 2 / cost.pairs_per_token)
-    shared_cost = len(one_a_group) * (shared + shared**2 / cost.pairs_per_token)
-    return shared_cost < plain_cost
-
-
-def _response_rows(groups: Groups) -> tuple[Tensor, Tensor]:
-    samples = [s for group in groups for s in group]
-    width = max(_response_widths(groups), default=0)
+def _response_rows(samples: Sequence[Sample]) -> tuple[Tensor, Tensor]:
+    width = max(_response_widths([samples]), default=0)
     rows: list[list[int]] = []
     score_at: list[int] = []
     for row, s in enumerate(samples):
@@ -142,38 +135,119 @@ def _response_rows(groups: Groups) -> tuple[Tensor, Tensor]:
     return torch.tensor(rows, dtype=torch.long).reshape(len(rows), width), torch.tensor(score_at, dtype=torch.long)
 
 
-def _group_rows(groups: Groups) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Ids, positions and segments ``[B, L]`` (0: prompt, then one number a response), and where tokens are scored."""
-    width = max(_group_widths(groups))
+@dataclass(frozen=True)
+class _Packing:
+    """Which trees share a row: ``rows`` of tree numbers, ``width`` positions each."""
+
+    rows: list[list[int]]
+    width: int
+
+
+def _packing(groups: Groups, cost: RowCost) -> _Packing | None:
+    """The cheapest way to pack the groups' trees into rows, ``None`` if one row a response is no dearer."""
+    if not cost.shares_prompts or not groups:
+        return None
+    widths = _response_widths(groups)
+    plain = max(widths)
+    best, best_cost = None, len(widths) * (plain + plain**2 / 2 / cost.pairs_per_token)
+    sizes = [_tree_size(group) for group in groups]
+    for trees_a_row in (1.0, 1.5, 2.0, 3.0):
+        packing = _first_fit(sizes, int(max(sizes) * trees_a_row))
+        packed_cost = len(packing.rows) * (packing.width + packing.width**2 / cost.pairs_per_token)
+        if packed_cost < best_cost:
+            best, best_cost = packing, packed_cost
+    return best
+
+
+def _first_fit(sizes: Sequence[int], room: int) -> _Packing:
+    """Longest first, each into the first row with room left."""
     rows: list[list[int]] = []
-    positions: list[list[int]] = []
-    segments: list[list[int]] = []
-    score_at: list[int] = []
-    for row, group in enumerate(groups):
-        prompt = list(group[0].prompt_ids)
-        ids, position, segment = prompt, list(range(len(prompt))), [0] * len(prompt)
-        start = row * width
-        for number, s in enumerate(group, 1):
-            score_at.append(start + len(prompt) - 1)
-            inputs = len(s.response_ids) - 1
-            score_at.extend(range(start + len(ids), start + len(ids) + inputs))
-            ids = [*ids, *s.response_ids[:-1]]
-            position.extend(range(len(prompt), len(prompt) + inputs))
-            segment.extend([number] * inputs)
-        padding = [0] * (width - len(ids))
-        rows.append(ids + padding)
-        positions.append(position + padding)
-        segments.append(segment + [len(group) + 1] * len(padding))  # padding sees itself: no query sees nothing
-    as_tensor = [torch.tensor(x, dtype=torch.long) for x in (rows, positions, segments, score_at)]
-    return as_tensor[0], as_tensor[1], as_tensor[2], as_tensor[3]
+    used: list[int] = []
+    for tree in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
+        row = next((r for r, taken in enumerate(used) if taken + sizes[tree] <= room), len(rows))
+        if row == len(rows):
+            rows.append([])
+            used.append(0)
+        rows[row].append(tree)
+        used[row] += sizes[tree]
+    return _Packing(rows, max(used))
 
 
-def _visible(segments: Tensor) -> Tensor:
-    """Keys that are not later, of the prompt or of the query's own segment."""
-    width = segments.shape[1]
+@dataclass(frozen=True)
+class _Tree:
+    """The distinct beginnings of a group's sequences, depth first; node ``n`` has the descendants ``n + 1 .. end[n]``.
+
+    Attributes:
+        ids, depth, end: of each node.
+        score_at: the node that scores each response token, sample by sample.
+    """
+
+    ids: list[int]
+    depth: list[int]
+    end: list[int]
+    score_at: list[int]
+
+
+def _tree(group: Sequence[Sample]) -> _Tree:
+    root = len(group[0].prompt_ids)
+    ids, depth, end = list(group[0].prompt_ids), list(range(root)), [0] * root
+    inputs = [list(s.response_ids[:-1]) for s in group]
+    paths: list[list[int]] = [[] for _ in group]
+    path: list[int] = []
+    before: list[int] = []
+    for i in sorted(range(len(group)), key=inputs.__getitem__):
+        shared = _common(before, inputs[i])
+        for node in path[shared:]:
+            end[node] = len(ids)
+        path = path[:shared] + list(range(len(ids), len(ids) + len(inputs[i]) - shared))
+        ids += inputs[i][shared:]
+        depth += range(root + shared, root + len(inputs[i]))
+        end += [0] * (len(ids) - len(end))
+        paths[i], before = path, inputs[i]
+    for node in (*range(root), *path):
+        end[node] = len(ids)
+    return _Tree(ids, depth, end, [node for path in paths for node in (root - 1, *path)])
+
+
+def _tree_size(group: Sequence[Sample]) -> int:
+    """Number of nodes: in sorted order, what each response adds to the one before."""
+    inputs = sorted(list(s.response_ids[:-1]) for s in group)
+    size = len(group[0].prompt_ids) + sum(map(len, inputs))
+    return size - sum(_common(a, b) for a, b in itertools.pairwise(inputs))
+
+
+def _common(a: Sequence[int], b: Sequence[int]) -> int:
+    """Length of the common beginning."""
+    for i, (x, y) in enumerate(zip(a, b, strict=False)):
+        if x != y:
+            return i
+    return min(len(a), len(b))
+
+
+def _tree_rows(trees: Sequence[_Tree], packing: _Packing) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Ids, positions ``[B, L]``, visibility ``[B, 1, L, L]``, and where tokens are scored, tree by tree."""
+    width = packing.width
+    ids: list[int] = []
+    positions: list[int] = []
+    ends: list[int] = []
+    starts = [0] * len(trees)
+    for row, members in enumerate(packing.rows):
+        for number in members:
+            tree, start = trees[number], len(ids)
+            starts[number] = start
+            ids += tree.ids
+            positions += tree.depth
+            ends += [start - row * width + end for end in tree.end]
+        padding = (row + 1) * width - len(ids)
+        ids += [0] * padding
+        positions += [0] * padding
+        ends += range(width - padding + 1, width + 1)  # padding sees itself: no position may see nothing
+    score_at = [start + node for start, tree in zip(starts, trees, strict=True) for node in tree.score_at]
+    shape = (len(packing.rows), width)
     not_later = torch.ones(width, width, dtype=torch.bool).tril()
-    key, query = segments[:, None, None, :], segments[:, None, :, None]
-    return not_later & ((key == 0) | (key == query))
+    query = torch.arange(width)[:, None]
+    visible = not_later & (query < torch.tensor(ends).reshape(shape)[:, None, None, :])
+    return torch.tensor(ids).reshape(shape), torch.tensor(positions).reshape(shape), visible, torch.tensor(score_at)
 
 
 def _support(samples: Sequence[Sample]) -> Support | None:

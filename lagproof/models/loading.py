@@ -175,12 +175,18 @@ def _from_hub(name: str, dtype: torch.dtype) -> Loaded:
 def _build(where: str, source: str, dtype: torch.dtype, **options: Any) -> Loaded:
     with _quiet():
         tokenizer = AutoTokenizer.from_pretrained(where, **options)
-        loaded: Any = AutoModelForCausalLM.from_pretrained(where, dtype=dtype, output_loading_info=True, **options)
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
+            where, dtype=dtype, output_loading_info=True, ignore_mismatched_sizes=True, **options
+        )
     model, info = loaded
-    missing = sorted(info["missing_keys"])
+    # transformers would go on with random numbers in their place
+    missing, misshapen = sorted(info["missing_keys"]), sorted(info["mismatched_keys"])
     if missing:
+        raise CheckpointError(f"{source}: the weights lack {len(missing)} tensors, {missing[0]} among them")
+    if misshapen:
+        name, got, expected = misshapen[0]
         raise CheckpointError(
-            f"{source}: the weights lack {len(missing)} tensors of the model, {missing[0]} among them"
+            f"{source}: {name} has shape {tuple(got)} in the weights: must be {tuple(expected)} as config.json says"
         )
     check_head(model)
     return Loaded(model.eval(), tokenizer, _stop_ids(model, tokenizer, source), source)

@@ -109,7 +109,7 @@ def _solved_share(model: TinyModel, tokenizer: PreTrainedTokenizerFast, check: S
     prompts = tokenizer([prompt for prompt, _ in check], return_tensors="pt")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        ids = model.generate(**prompts, do_sample=True, top_k=0, max_new_tokens=RESPONSE_TOKENS)
+        ids = model.generate(**prompts, do_sample=True, top_k=0, max_new_tokens=RESPONSE_TOKENS)  # type: ignore[attr-defined]
     texts = tokenizer.batch_decode(ids[:, prompts["input_ids"].shape[1] :])
     solved = [
         STOP in text and text.split(STOP, 1)[0].rsplit(",", 1)[-1] == worked.rsplit(",", 1)[-1]

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 
+from lagproof.errors import RunStoppedError
 from lagproof.rollout.engine import Request, Sampling
 
 DRAW_TOKENS = 64
@@ -42,51 +43,64 @@ def decode(
     """
     device = model.device
     rows = torch.tensor([i for i, r in enumerate(requests) for _ in range(r.samples)], device=device)
-    width = max(len(r.prompt_ids) for r in requests)
-    lengths = torch.tensor([len(r.prompt_ids) for r in requests], device=device)
-    ids = torch.tensor([[0] * (width - len(r.prompt_ids)) + list(r.prompt_ids) for r in requests], device=device)
-    padded = bool((lengths != width).any())
-    mask = (torch.arange(width, device=device) >= (width - lengths)[:, None]).long() if padded else None
-    positions = (torch.arange(width, device=device) - (width - lengths)[:, None]).clamp_(min=0)
-
+    ids, mask, lengths = _left_padded(requests, device)
+    positions = (torch.arange(ids.shape[1], device=device) - (ids.shape[1] - lengths)[:, None]).clamp_(min=0)
     cache = DynamicCache(config=model.config)
-    out = model(
-        input_ids=ids,
-        attention_mask=mask,
-        position_ids=positions,
-        cache=cache,
-        use_cache=True,
-        logits_to_keep=1,
-    )
-    cache.reorder_cache(rows)
-    mask = None if mask is None else mask[rows]
-    logits, position = out.logits[:, -1][rows], lengths[rows]
+    logits = _forward(model, ids, positions, mask, cache)[rows]
+    _select(cache, rows)
+    position, mask = lengths[rows], None if mask is None else mask[rows]
 
-    record = _Record(len(rows), sampling, stop_ids, model.config.get_text_config().vocab_size, device)
-    for step, uniform in enumerate(_uniforms(requests, sampling, device)):
+    record = _Record(len(rows), sampling, stop_ids, logits.shape[1], device)
+    for step, uniform in enumerate(_uniforms(requests, sampling, device), 1):
         token = record.draw(logits, uniform)
         if on_tokens is not None:
             on_tokens(len(token))
-        if (keep := record.retire(token, step)) is not None:
-            if not len(keep):
-                break
-            cache.reorder_cache(keep)
-            token, position = token[keep], position[keep]
-            mask = None if mask is None else mask[keep]
-        if step + 1 == sampling.max_tokens:
+        keep = record.retire(token)
+        if keep is not None:
+            _select(cache, keep)
+            token, position, mask = token[keep], position[keep], None if mask is None else mask[keep]
+        if not len(token) or step == sampling.max_tokens:
             break
         if mask is not None:
             mask = torch.cat([mask, mask.new_ones(len(token), 1)], dim=1)
-        out = model(
-            input_ids=token[:, None],
-            attention_mask=mask,
-            position_ids=position[:, None],
-            cache=cache,
-            use_cache=True,
-            logits_to_keep=1,
-        )
-        logits, position = out.logits[:, -1], position + 1
+        logits = _forward(model, token[:, None], position[:, None], mask, cache)
+        position = position + 1
     return record.responses([r.samples for r in requests])
+
+
+def _left_padded(requests: Sequence[Request], device: torch.device) -> tuple[Tensor, Tensor | None, Tensor]:
+    """Prompt ids ``[R, P]``, which of them are real (``None``: all), and the number of real ones ``[R]``."""
+    lengths = [len(r.prompt_ids) for r in requests]
+    width = max(lengths)
+    ids = [[0] * (width - n) + list(r.prompt_ids) for r, n in zip(requests, lengths, strict=True)]
+    mask = [[0] * (width - n) + [1] * n for n in lengths] if min(lengths) < width else None
+    return (
+        torch.tensor(ids, device=device),
+        None if mask is None else torch.tensor(mask, device=device),
+        torch.tensor(lengths, device=device),
+    )
+
+
+def _forward(
+    model: PreTrainedModel, ids: Tensor, positions: Tensor, mask: Tensor | None, cache: DynamicCache
+) -> Tensor:
+    """Logits of the last position, ``[n, V]``, float32.
+
+    Raises:
+        RunStoppedError: there is no distribution to draw from.
+    """
+    out = model(
+        input_ids=ids, position_ids=positions, attention_mask=mask, cache=cache, use_cache=True, logits_to_keep=1
+    )
+    logits = out.logits[:, -1].float()
+    if not bool(torch.isfinite(logits.amax(-1)).all()):
+        raise RunStoppedError("the engine's logits are not finite: the weights it was given are broken")
+    return logits
+
+
+def _select(cache: DynamicCache, rows: Tensor) -> None:
+    """Keep some rows of a cache, in that order; ``reorder_cache`` is five times faster than the cache's own select."""
+    cache.reorder_cache(rows)  # type: ignore[arg-type]
 
 
 class _Record:
@@ -100,13 +114,12 @@ class _Record:
         self.stops = torch.zeros(vocabulary, dtype=torch.bool, device=device)
         self.stops[torch.tensor(list(stop_ids), device=device)] = True
         self.rows = rows
+        # rows, tokens, log-probabilities, and (row among these, token id) of whatever truncation kept
         self.steps: list[tuple[Tensor, Tensor, Tensor | None, Tensor | None]] = []
-        self.length = torch.zeros(rows, dtype=torch.long, device=device)
         self.stopped = torch.zeros(rows, dtype=torch.bool, device=device)
 
     def draw(self, logits: Tensor, uniform: Tensor | None) -> Tensor:
         """One token for each running row, from ``[n, V]`` logits."""
-        logits = logits.float()
         if uniform is None:
             token = logits.argmax(-1)
             self.steps.append((self.alive, token, None, None))
@@ -114,13 +127,12 @@ class _Record:
         logp_all = torch.log_softmax(_truncate(logits, self.sampling), dim=-1)
         token = _inverse_cdf(logp_all, uniform[self.alive])
         logp = logp_all.gather(1, token[:, None]).squeeze(1) if self.sampling.record_logp else None
-        support = logp_all > -torch.inf if self.sampling.truncates else None
-        self.steps.append((self.alive, token, logp, support))
+        kept = (logp_all > -torch.inf).nonzero() if self.sampling.truncates else None
+        self.steps.append((self.alive, token, logp, kept))
         return token
 
-    def retire(self, token: Tensor, step: int) -> Tensor | None:
+    def retire(self, token: Tensor) -> Tensor | None:
         """Note the rows that just ended; the running rows that go on, ``None`` if all do."""
-        self.length[self.alive] = step + 1
         done = self.stops[token]
         if not bool(done.any()):
             return None
@@ -134,16 +146,17 @@ class _Record:
         ids: list[list[int]] = [[] for _ in range(self.rows)]
         logps: list[list[float]] = [[] for _ in range(self.rows)]
         supports: list[list[list[int]]] = [[] for _ in range(self.rows)]
-        for alive, token, logp, support in self.steps:
+        for alive, token, logp, kept in self.steps:
             rows = alive.tolist()
             for row, t in zip(rows, token.tolist(), strict=True):
                 ids[row].append(t)
             if logp is not None:
                 for row, value in zip(rows, logp.tolist(), strict=True):
                     logps[row].append(value)
-            if support is not None:
-                for row, kept in zip(rows, support, strict=True):
-                    supports[row].append(kept.nonzero().squeeze(1).tolist())
+            if kept is not None:
+                counts = torch.bincount(kept[:, 0], minlength=len(rows)).tolist()
+                for row, part in zip(rows, kept[:, 1].split(counts), strict=True):
+                    supports[row].append(part.tolist())
         stopped = self.stopped.tolist()
         responses = iter(
             Response(

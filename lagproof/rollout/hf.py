@@ -14,7 +14,7 @@ from lagproof.data.samples import Finish, Sample
 from lagproof.errors import InputError
 from lagproof.rollout.decoding import decode
 from lagproof.rollout.engine import Request, Sampling
-from lagproof.rollout.precision import check_precision, compute_dtype, kept_exact, lower
+from lagproof.rollout.precision import compute_dtype, lower
 
 BATCH_BYTES = 2**30
 """Memory for the keys, values and logits of the responses that are decoded side by side; the rest waits."""
@@ -47,9 +47,10 @@ class HFEngine:
         version: int = 0,
         on_tokens: Callable[[int], None] | None = None,
     ) -> None:
-        check_precision(precision)
-        self._exact = kept_exact(model)
-        self._model = copy.deepcopy(model).to(dtype=compute_dtype(precision)).eval().requires_grad_(False)
+        dtype = compute_dtype(precision)
+        self._model = copy.deepcopy(model).requires_grad_(False).eval()
+        for parameter in self._model.parameters():  # not the buffers: rotary frequencies stay in float32
+            parameter.data = parameter.data.to(dtype)
         self._tokenizer, self._stop_ids = tokenizer, tuple(stop_ids)
         self._precision = precision
         self._on_tokens = on_tokens
@@ -81,7 +82,7 @@ class HFEngine:
         """
         _check_weights(self._model, weights)
         own = dict(self._model.state_dict())
-        for name, weight in lower(weights, self._precision, self._exact).items():
+        for name, weight in lower(weights, self._precision).items():
             own[name].copy_(weight)
         self._version = version
 
