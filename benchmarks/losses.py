@@ -1,4 +1,4 @@
-"""Forward and backward of every loss on padded [256, 4096] tensors, against a four-line PPO that assumes clean input."""
+"""Forward and backward of every loss on padded tensors, against a four-line PPO that assumes clean input."""
 
 from __future__ import annotations
 

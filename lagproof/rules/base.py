@@ -87,7 +87,7 @@ class Scored:
         return lowest, highest
 
     def rejected(self, mask: Bool[Tensor, " M"], log_ratio: Float[Tensor, " M"]) -> Bool[Tensor, " M"]:
-        """``mask``, or the clamp acts on ``log_ratio`` (``d_t`` or means of it), so that its ratio has no derivative."""
+        """``mask``, or the clamp acts on ``log_ratio`` (``d_t`` or means of it): its ratio has no derivative."""
         lowest, highest = self.extremes
         if lowest >= -LOG_RATIO_BOUND and highest <= LOG_RATIO_BOUND:
             return mask
@@ -259,6 +259,11 @@ def _reduction(how: Reduction | str) -> Reduction:
     return reduction(how) if isinstance(how, str) else how
 
 
+def _l1(x: Tensor) -> Tensor:
+    """``sum |x|`` in one pass."""
+    return cast(Tensor, torch.linalg.vector_norm(x, 1))  # pyright: ignore
+
+
 def _removed(ruling: Ruling, weight: Tensor, factor: Tensor | float) -> dict[str, Metric]:
     if not ruling.removed:
         return {}
@@ -270,13 +275,13 @@ def _removed(ruling: Ruling, weight: Tensor, factor: Tensor | float) -> dict[str
 def _metrics(scored: Scored, ruling: Ruling, weight: Tensor, num_tokens: int) -> dict[str, Metric]:
     """The numbers every objective reports; those about the sampler only where its log-probabilities are known."""
     n = len(scored.policy_logp)
-    mass = torch.linalg.vector_norm(weight, 1)
-    positive = torch.linalg.vector_norm(torch.where(scored.advantage > 0, weight, 0.0), 1)
+    mass = _l1(weight)
+    positive = _l1(torch.where(scored.advantage > 0, weight, 0.0))
     sums = {name: torch.count_nonzero(flag) for name, flag in ruling.flags.items()}
     sums |= {"mass_positive": positive, "mass_negative": mass - positive}
     known = scored.known_log_ratio
     if known is not None:
-        sums |= {"d_bar": torch.linalg.vector_norm(known, 1), "k1": -known.sum(), "k3": k3(known).sum()}
+        sums |= {"d_bar": _l1(known), "k1": -known.sum(), "k3": k3(known).sum()}
     # one transfer for all of them, so that a GPU is waited for once
     totals = cast(list[float], torch.stack([x.double() for x in sums.values()]).tolist())  # pyright: ignore
     numbers = dict(zip(sums, totals, strict=True))

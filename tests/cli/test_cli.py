@@ -1,0 +1,130 @@
+"""The command line as a person meets it: exit codes, messages, eighty columns, files and signals."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TINY = [
+    "--set=rollout.prompts=4",
+    "--set=rollout.samples=4",
+    "--set=steps=4",
+    "--set=eval.every=2",
+    "--set=eval.prompts=8",
+    "--set=save.every=2",
+]
+
+
+def lagproof(*args: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    code = "import sys; from lagproof.cli import main; sys.argv[0] = 'lagproof'; main()"
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", code, *args],
+        cwd=cwd,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "80", "TERM": "dumb", **env},
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_train_in_a_pipe_is_readable_lines(tmp_path):
+    done = lagproof("train", *TINY, "--set=run_dir=runs/x", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert re.match(r"step 0/4  acc \d\.\d+", lines[0])
+    assert re.match(r"step 2/4  reward .* acc .* d_bar .* age .* tok/s", lines[1])
+    assert lines[-1].startswith("finished after 4 steps") and lines[-1].endswith("runs/x")
+    assert "\x1b" not in done.stdout
+    assert done.stderr == ""
+    assert max(map(len, lines)) <= 110
+
+
+def test_every_key_is_in_the_help_and_fits_eighty_columns(tmp_path):
+    from lagproof.config import keys
+
+    done = lagproof("train", "--help", cwd=tmp_path)
+    assert done.returncode == 0
+    for key, default, _ in keys():
+        assert key if default is None else f"{key} = {default}" in done.stdout, key
+    assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "message"),
+    [
+        (["train", "--set", "objective.name=grop"], 2, "did you mean 'grpo'"),
+        (["train", "--set", "objective.nam=grpo"], 2, r"did you mean 'objective\.name'|unknown option"),
+        (["train", "--set", "steps"], 2, "expected key=value"),
+        (["train", "missing.toml"], 2, "no such file"),
+        (["train", "--resume", "nowhere"], 2, "not a run directory"),
+        (["train", "--resume", "nowhere", "--set", "steps=3"], 2, "leave CONFIG and --set out"),
+        (["train", "--bogus"], 2, "No such option"),
+        (["bogus"], 2, "No such command"),
+        (["objectives", "grop"], 2, "did you mean 'grpo'"),
+    ],
+)
+def test_wrong_use_is_one_clear_message_and_exit_code_2(args, code, message, tmp_path):
+    done = lagproof(*args, cwd=tmp_path)
+    assert done.returncode == code
+    assert re.search(message, done.stderr), done.stderr
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_existing_run_is_refused_then_resumed(tmp_path):
+    assert lagproof("train", *TINY, "--set=run_dir=x", cwd=tmp_path).returncode == 0
+    again = lagproof("train", *TINY, "--set=run_dir=x", cwd=tmp_path)
+    assert (again.returncode, "--resume x" in again.stderr) == (2, True)
+    resumed = lagproof("train", "--resume", "x", cwd=tmp_path)
+    assert (resumed.returncode, resumed.stdout.startswith("finished after 4 steps")) == (0, True)
+
+
+def test_ctrl_c_finishes_the_step_saves_and_exits_130(tmp_path):
+    code = "import sys; from lagproof.cli import main; main()"
+    args = [*TINY, "--set=run_dir=x", "--set=steps=400", "--set=eval.every=1", "--set=save.every=1000"]
+    with subprocess.Popen(
+        [sys.executable, "-c", code, "train", *args],
+        cwd=tmp_path,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as run:
+        assert run.stdout is not None and run.stderr is not None
+        for line in run.stdout:
+            if line.startswith("step 3/"):
+                run.send_signal(signal.SIGINT)
+                break
+        run.stdout.read()
+        message = run.stderr.read()
+    assert run.returncode == 130
+    stopped = int(re.search(r"stopped after step (\d+) of 400; continue with --resume x", message).group(1))
+    rows = [json.loads(line) for line in (tmp_path / "x" / "metrics.jsonl").read_text().splitlines()]
+    assert rows[-1]["step"] == stopped
+    assert [p.name for p in (tmp_path / "x" / "checkpoints").iterdir()] == [f"step-{stopped:06d}"]
+
+
+def test_objectives_lists_all_and_explains_one(tmp_path):
+    table = lagproof("objectives", cwd=tmp_path)
+    assert table.returncode == 0
+    for name in ("naive", "sat-gspo", "icepop"):
+        assert name in table.stdout
+    assert max(map(len, table.stdout.splitlines())) <= 80
+    page = lagproof("objectives", "sat-grpo", cwd=tmp_path)
+    assert "Formula:" in page.stdout and "alpha" in page.stdout
+
+
+def test_examples_are_configurations(tmp_path):
+    from lagproof.config import Config
+
+    found = sorted((ROOT / "examples").glob("*.toml"))
+    assert found
+    for example in found:
+        Config.load(example)
