@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import torch
+
 from lagproof.data.metrics import Mean, Metric
 from lagproof.data.tokens import TokenBatch
 from lagproof.tensors.segments import segment_count, segment_sum
@@ -18,9 +20,9 @@ def balance(tokens: TokenBatch) -> dict[str, Metric]:
     A response counts by the sign of its summed advantage, ``A_g`` is its mean; one without signal (0) counts on
     neither side.
     """
-    ok = tokens.scorable(sampler=False)
     logp, advantage, response = tokens.policy_logp.detach(), tokens.advantage.detach(), tokens.response
-    if not bool(ok.all()):
+    if not bool(torch.isfinite(logp + advantage).all()):  # quicker than asking both
+        ok = tokens.scorable(sampler=False)
         logp, advantage, response = logp[ok], advantage[ok], response[ok]
     lengths = segment_count(response, tokens.num_responses)
     divisor = lengths.clamp(min=1)

@@ -17,7 +17,8 @@ EXACT_AGES = 32
 
 _AGE_BINS = EXACT_AGES + 32
 NUM_CELLS = 3 * _AGE_BINS
-_SIGNS = ("negative", "", "positive")
+_SIGNS = {0: "negative", 2: "positive"}
+_EVERY = np.arange(NUM_CELLS)
 
 Cells = NDArray[np.intp]
 
@@ -56,12 +57,13 @@ def groups(counts: NDArray[Any], *, by_age: bool) -> Mapping[str, Cells]:
         counts: tokens of each cell; a group without any is left out, but for the one of all tokens.
         by_age: whether ages were known when the cells were assigned.
     """
-    every = np.arange(NUM_CELLS)
-    out = {"": every}
-    out |= {f"{name}/": every[every % 3 == sign] for sign, name in enumerate(_SIGNS) if name}
+    table = _EVERY.reshape(_AGE_BINS, 3)
+    has = counts.reshape(_AGE_BINS, 3) != 0
+    out = {"": _EVERY}
+    out |= {f"{name}/": table[:, sign] for sign, name in _SIGNS.items() if has[:, sign].any()}
     if by_age:
-        out |= {f"{age_name(b)}/": every[every // 3 == b] for b in range(_AGE_BINS)}
-    return {name: chosen for name, chosen in out.items() if not name or counts[chosen].any()}
+        out |= {f"{age_name(b)}/": table[b] for b in np.flatnonzero(has.any(axis=1)).tolist()}
+    return out
 
 
 def age_name(number: int) -> str:
@@ -76,8 +78,8 @@ def split(x: NDArray[Any], cell: Cells) -> dict[int, NDArray[Any]]:
     """The values of each cell that has any."""
     counts = np.bincount(cell, minlength=NUM_CELLS)
     occupied = np.flatnonzero(counts)
-    if len(occupied) == 1:
-        return {int(occupied[0]): x}
+    if len(occupied) <= 1:
+        return {int(c): x for c in occupied}
     order = np.argsort(cell.astype(np.uint8), kind="stable")  # a radix sort at this width
     parts = np.split(x[order], np.cumsum(counts[occupied])[:-1])
     return {int(c): part for c, part in zip(occupied, parts, strict=True)}

@@ -118,10 +118,10 @@ def _compare(table: _Table, chunk: TokenBatch, cell: Cells) -> None:
     assert chunk.sampler_logp is not None
     dtype = torch.promote_types(chunk.policy_logp.dtype, torch.float32)
     policy, sampler = chunk.policy_logp.detach().to(dtype), chunk.sampler_logp.detach().to(dtype)
-    known = chunk.scorable(sampler=True)
-    if not bool(known.all()):
-        policy, sampler, cell = policy[known], sampler[known], cell[known.cpu().numpy()]
     d = policy - sampler
+    if not bool(torch.isfinite(d + chunk.advantage).all()):  # quicker than asking all three
+        known = chunk.scorable(sampler=True)
+        d, cell = d[known], cell[known.cpu().numpy()]
     if not len(d):
         return
     r, size = bounded_ratio(d), d.abs()
