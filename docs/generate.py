@@ -1,0 +1,53 @@
+"""Write ``docs/objectives.md`` from the docstrings of the objectives: ``python docs/generate.py``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import lagproof as lp
+
+HEAD = """# Objectives
+
+Generated from the docstrings by `python docs/generate.py`; `lagproof objectives NAME` prints the same text.
+
+An objective turns log-probabilities and advantages into one detached weight per token. For each of them the gradient
+of the maximised objective `J` is `sum_t w_t grad log pi(a_t)`, so weights are computed once per optimiser batch and
+any cut into micro-batches gives the same gradient. The loss that a training loop sees has the value `-J` and the
+gradient `-w`.
+
+`pi` is the policy being trained, `mu` the sampler: the distribution a token was really drawn from, after temperature,
+top-k and top-p. `d = log pi(a) - log mu(a)`, `r = exp(d)` with `d` clamped to +-20; where the ratio itself carries the
+gradient a token beyond the clamp has weight 0 and is counted (`ratio_overflow`).
+
+A token whose log-probability is missing (NaN, -inf) on a side that the objective reads, or whose response has no
+reward, leaves the loss, every denominator, the quantile and every metric, and is counted (`dropped_tokens`). A token
+that a trust region rejects has weight 0 and keeps its place in the denominators.
+
+| reduction | factor on a token of response g | |
+|---|---|---|
+| `response_mean` | `1 / (R m_g)` | the default of all but GPG |
+| `token_mean` | `1 / N` | DAPO, GPG |
+| `constant` | `1 / (R L)`, L = `max_tokens` | Dr. GRPO |
+
+`R` counts the responses with at least one scorable token, `m_g` and `N` scorable tokens; over the whole optimiser
+batch.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    parts = [HEAD]
+    for entry in lp.objectives():
+        options = ", ".join(f"`{k}` = {'none' if v is None else v}" for k, v in entry.options.items()) or "none"
+        needs = "policy and sampler log-probabilities" if entry.needs_sampler_logp else "policy log-probabilities only"
+        parts.append(
+            f"## {entry.name}\n\n{entry.summary}\n\n"
+            f"Options: {options}. Reads {needs}. Scope: {entry.scope}. "
+            f"Reduction: `{entry.reduction}`, advantage: `{entry.advantage}`.\n\n"
+            f"```\n{entry.doc.split(chr(10) * 2, 1)[1]}\n```\n"
+        )
+    return "\n".join(parts)
+
+
+if __name__ == "__main__":
+    (Path(__file__).parent / "objectives.md").write_text(page(), encoding="utf-8")

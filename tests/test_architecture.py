@@ -1,0 +1,84 @@
+"""Imports point down only; some rooms never see torch; the three rooms around the runtime never see each other."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "lagproof"
+# from top to bottom; rooms of one line may not import each other
+ORDER = [
+    {"cli"},
+    {"report"},
+    {"experiments"},
+    {"runtime"},
+    {"learner", "rollout", "sync"},
+    {"evaluation", "evaluate"},
+    {"tasks"},
+    {"models"},
+    {"diagnostics"},
+    {"functional"},
+    {"rules"},
+    {"data"},
+    {"tensors"},
+    {"config"},
+    {"errors"},
+]
+LEVEL = {room: level for level, rooms in enumerate(ORDER) for room in rooms}
+NO_TORCH = [
+    "lagproof",
+    "lagproof.config",
+    "lagproof.errors",
+    "lagproof.data.samples",
+    "lagproof.data.metrics",
+    "lagproof.tasks",
+]
+
+
+def room(module: str) -> str | None:
+    parts = module.split(".")
+    return parts[1] if parts[0] == "lagproof" and len(parts) > 1 else None
+
+
+def arrows() -> list[tuple[str, str, str]]:
+    """(importing room, imported room, where), also of imports inside functions; not those for type checkers only."""
+    out = []
+    for file in sorted(PACKAGE.rglob("*.py")):
+        relative = file.relative_to(PACKAGE)
+        source = relative.parts[0].removesuffix(".py")
+        if source == "__init__":
+            continue
+        for node in ast.walk(ast.parse(file.read_text())):
+            names = []
+            if isinstance(node, ast.ImportFrom) and node.module:
+                names = [node.module] if node.module != "lagproof" else [f"lagproof.{a.name}" for a in node.names]
+            elif isinstance(node, ast.Import):
+                names = [a.name for a in node.names]
+            out += [(source, target, f"{relative}:{node.lineno}") for n in names if (target := room(n)) in LEVEL]
+    return out
+
+
+def test_every_room_has_its_place():
+    rooms = {p.stem if p.suffix == ".py" else p.name for p in PACKAGE.iterdir() if not p.name.startswith("__")}
+    assert rooms <= LEVEL.keys()
+
+
+def test_imports_point_down_only():
+    found = arrows()
+    assert len(found) > 100
+    wrong = [
+        f"{where} imports {target}"
+        for source, target, where in found
+        if source != target and LEVEL[source] >= LEVEL[target]
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("module", NO_TORCH)
+def test_rooms_without_torch(module):
+    code = f"import sys, {module}; sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
