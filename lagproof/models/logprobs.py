@@ -121,6 +121,8 @@ class Head:
 def check_head(model: PreTrainedModel) -> None:
     """Make sure that nothing but the head lies between hidden states and logits (some models scale their logits).
 
+    The model must be in evaluation mode, since it runs twice.
+
     Raises:
         InputError: the model's own logits differ from the head's.
     """

@@ -60,7 +60,7 @@ def test_a_folder_that_does_not_exist() -> None:
 
 
 def test_a_hugging_face_name_without_a_network_says_how_to_go_on() -> None:
-    with pytest.raises(InputError, match="owner/model.*give the folder"):
+    with pytest.raises(InputError, match=r"owner/model.*give the folder"):
         load("owner/model")
 
 
@@ -153,7 +153,7 @@ def test_special_tokens_are_put_in_front_once() -> None:
 
 @pytest.mark.parametrize("prompt", ["", "what is 1+2?"])
 def test_a_prompt_without_tokens_is_an_error(prompt: str) -> None:
-    with pytest.raises(InputError, match="prompt|tokenise"):
+    with pytest.raises(InputError, match=r"prompt|tokenise"):
         encode(load("tiny-dense"), prompt)
 
 
