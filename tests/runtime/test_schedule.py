@@ -256,10 +256,10 @@ def test_threshold_zero_is_synchronous() -> None:
 
 
 @pytest.mark.parametrize(
-    ("s", "n", "b", "depth"), [(0.1, 10, 1, 11), (0.15, 20, 1, 23), (0.7, 10, 3, 51), (0.5, 1, 3, 4)]
+    ("s", "n", "b", "depth"), [(0.5, 1, 3, 4), (0.25, 3, 3, 11), (0.4, 3, 10, 42), (0.9, 3, 10, 57)]
 )
 def test_threshold_is_exact_for_decimal_shares(s: float, n: int, b: int, depth: int) -> None:
-    assert Threshold(s, n).depth(b) == depth  # in floats 1.15 * 20 is below 23
+    assert Threshold(s, n).depth(b) == depth  # in floats 1.4 * 3 * 10 is below 42
 
 
 def test_quota_of_the_age_bound() -> None:

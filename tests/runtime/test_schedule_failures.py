@@ -105,6 +105,16 @@ def test_stuck_samples_give_their_slots_back() -> None:
     assert scheduler.counts == Counts(started=4, trained=0, buffered=2, running=0, failed=2, dropped=0)
 
 
+def test_a_stop_ends_a_tick() -> None:
+    limits = Limits(attempts=1, failed_prompts=1, sample_timeout_s=1.0)
+    scheduler = begun(Plan(SYNCHRONOUS, prompts_per_step=2, steps=9, limits=limits))
+    cancel, discard, *rest = scheduler.handle(Tick(0.0), Tick(1.0))
+    assert (cancel, rest[0]) == (Cancel(0), Cancel(1))
+    assert isinstance(discard, Discard) and discard.reason is DiscardReason.FAILED
+    assert stop(rest).detail.endswith("no result within 1 s")
+    assert len(rest) == 2
+
+
 def test_without_a_time_limit_a_tick_says_nothing() -> None:
     scheduler = begun(Plan(SYNCHRONOUS, prompts_per_step=1, steps=9))
     assert scheduler.handle(Tick(0.0), Tick(1e9)) == []
@@ -304,6 +314,34 @@ def test_a_failed_run_is_no_success() -> None:
     assert scheduler.version == 3
     assert not stop(commands).reason.success
     assert "RuntimeError: boom" in stop(commands).detail
+
+
+# counts that go over a resume
+
+
+def resumed(scheduler: Scheduler) -> Scheduler:
+    again = Scheduler.restore(scheduler.plan, scheduler.snapshot())
+    again.handle(WorkerJoined(0, again.published), Begin())
+    return again
+
+
+def test_failures_before_a_resume_count() -> None:
+    scheduler = begun(Plan(SYNCHRONOUS, prompts_per_step=2, steps=9, limits=Limits(attempts=2, failed_prompts=2)))
+    scheduler.handle(SampleFailed(0, "a"))  # ticket 2 is prompt 0 again
+    scheduler = resumed(scheduler)  # tickets 3 and 4
+    assert [c.prompt for c in scheduler.handle(SampleFailed(3, "b")) if isinstance(c, Discard)] == [0]
+    scheduler = resumed(scheduler)  # ticket 5 is prompt 1
+    scheduler.handle(SampleFailed(5, "c"))
+    assert stop(scheduler.handle(SampleFailed(6, "d"))).reason is StopReason.SAMPLES_FAILED
+
+
+@pytest.mark.parametrize("outcome", [StepOutcome.TIED, StepOutcome.NON_FINITE])
+def test_steps_without_training_before_a_resume_count(outcome: StepOutcome) -> None:
+    scheduler = begun(Plan(SYNCHRONOUS, prompts_per_step=1, steps=9, limits=Limits(tied_batches=2, bad_steps=2)))
+    scheduler.handle(SampleFinished(0, 0, 0), StepFinished(0, outcome))
+    scheduler = resumed(scheduler)
+    scheduler.handle(SampleFinished(2, 0, 0))
+    assert stop(scheduler.handle(StepFinished(1, outcome))).detail.startswith("2 ")
 
 
 # what a runtime must not do
