@@ -1,0 +1,102 @@
+"""Which column of somebody's rollout dump means what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from lagproof.errors import InputError, UnknownNameError
+
+ROLES: dict[str, str] = {
+    "policy_logp": "log-probability of each token under the policy being trained, before the step, nats",
+    "sampler_logp": "log-probability of each token as the engine sampled it, nats",
+    "mask": "1 on the tokens that count, 0 on padding, prompts and tool output",
+    "advantage": "of a response, or of each token",
+    "reward": "of a response; of each token, then it is added up",
+    "group": "the same for all responses to one prompt",
+    "version": "policy version that sampled a response, or each token",
+    "learner_version": "policy version before the step that trained it",
+    "step": "optimiser step that trained it",
+    "entropy": "of the distribution each token was sampled from, nats",
+    "response": "which response a token belongs to, for dumps with one row a token",
+    "finish": "'length' where a response was cut off",
+}
+"""What a column can mean, in words."""
+
+NEEDED = ("policy_logp", "sampler_logp")
+
+PAIRS: dict[str, tuple[str, str]] = {
+    "lagproof": ("policy_logp", "sampler_logp"),
+    "verl": ("old_log_probs", "rollout_log_probs"),
+    "slime": ("log_probs", "rollout_log_probs"),
+    "OpenRLHF": ("action_log_probs", "rollout_log_probs"),
+    "SkyRL": ("action_log_probs", "rollout_logprobs"),
+    "TRL": ("old_per_token_logps", "sampling_per_token_logps"),
+    "prime-rl": ("trainer_logprobs", "inference_logprobs"),
+    "AReaL": ("prox_logp", "logprobs"),
+    "NeMo-RL": ("prev_logprobs", "generation_logprobs"),
+}
+"""What trainers call ``policy_logp`` and ``sampler_logp``, in the order in which they are looked for."""
+
+OTHERS: dict[str, tuple[str, ...]] = {
+    "mask": ("mask", "response_mask", "completion_mask", "action_mask", "loss_mask", "loss_masks", "token_mask"),
+    "advantage": ("advantage", "advantages"),
+    "reward": ("reward", "rewards", "score", "scores", "token_level_scores", "token_level_rewards", "rm_scores"),
+    "group": ("group", "uid", "uids", "group_index", "group_id", "group_ids", "prompt_id"),
+    "version": ("version", "versions", "policy_version", "weight_version", "weight_versions"),
+    "learner_version": ("learner_version", "trainer_version"),
+    "step": ("step", "global_step", "global_steps", "training_step", "rollout_id"),
+    "entropy": ("entropy", "entropys", "entropies"),
+    "response": ("response", "response_id", "sample_id"),
+    "finish": ("finish", "finish_reason"),
+}
+"""What the other columns are called, the most specific name first."""
+
+
+def resolve(columns: Sequence[str], mapping: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The column of each role that is there; ``mapping`` (ours to theirs) goes before what is recognised.
+
+    Raises:
+        UnknownNameError: a role that does not exist.
+        InputError: a mapped column that is not there, or no column for the two log-probabilities.
+    """
+    found = dict(mapping or {})
+    for role, column in found.items():
+        if role not in ROLES:
+            raise UnknownNameError("role in --map", role, ROLES)
+        if column not in columns:
+            raise InputError(f"--map {role}={column}: there is no such column; there are {_listed(columns)}")
+    pair = next((p for p in PAIRS.values() if p[0] in columns and p[1] in columns), None)
+    if pair is not None:
+        found = dict(zip(NEEDED, pair, strict=True)) | found
+    missing = [role for role in NEEDED if role not in found]
+    if missing:
+        raise InputError(
+            f"no column for {' and '.join(missing)}: looked for {'; '.join(' and '.join(p) for p in PAIRS.values())}; "
+            f"there are {_listed(columns)}: name yours with --map {missing[0]}=<column>"
+        )
+    taken = set(found.values())
+    for role, names in OTHERS.items():
+        name = next((n for n in names if n in columns and n not in taken), None)
+        if role not in found and name is not None:
+            found[role] = name
+    return found
+
+
+def parse_mapping(texts: Iterable[str]) -> dict[str, str]:
+    """``ours=theirs`` of the command line.
+
+    Raises:
+        InputError: not of that form.
+    """
+    out: dict[str, str] = {}
+    for text in texts:
+        ours, separator, theirs = text.partition("=")
+        if not separator or not ours or not theirs:
+            raise InputError(f"--map {text!r}: expected ours=theirs, for example --map policy_logp=actor_logprobs")
+        out[ours] = theirs
+    return out
+
+
+def _listed(columns: Sequence[str], at_most: int = 24) -> str:
+    more = f" and {len(columns) - at_most} more" if len(columns) > at_most else ""
+    return (", ".join(sorted(columns)[:at_most]) or "none") + more
