@@ -73,7 +73,7 @@ def compare(
         return INTERRUPTED
     comparison = read_comparison(out)
     tables.save(comparison, out / "table.json")
-    tables.show(comparison, console)
+    tables.show(comparison.findings, console)
     if report is not None:
         console.print(f"report: {report(comparison)}", markup=False, highlight=False, soft_wrap=True)
     return _say_failures(outcomes, names, out, console)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,6 +15,23 @@ from lagproof.experiments.statistics import CellSummary, Difference, RunSummary,
 GRID_FILE = "compare.toml"
 MAX_NAMED = 4
 """Differing keys that a message lists."""
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What some runs say.
+
+    Attributes:
+        runs: numbers of each run that has ended.
+        cells: over seeds, lag by lag.
+        differences: to each objective's baseline.
+        unfinished: names of the runs without a result.
+    """
+
+    runs: tuple[RunSummary, ...]
+    cells: tuple[CellSummary, ...]
+    differences: tuple[Difference, ...]
+    unfinished: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -32,27 +49,33 @@ class Comparison:
     runs: tuple[RunData, ...]
 
     @property
-    def summaries(self) -> list[RunSummary]:
-        """Numbers of the runs that have ended; one that is half done says nothing about its second half."""
+    def findings(self) -> Findings:
+        """What its runs say so far."""
+        started = {(run.label, run.lag, run.seed): run for run in self.runs}
+        missing = [c.name for c in self.grid.cells() if (c.entry.label, c.lag, c.seed) not in started]
         order = {entry.label: i for i, entry in enumerate(self.grid.entries)}
-        ended = [summarise(run) for run in self.runs if run.finished]
-        return sorted(ended, key=lambda run: (run.lag, order[run.label], run.seed))
-
-    @property
-    def cells(self) -> list[CellSummary]:
-        """Over seeds, lag by lag, in the order of the grid's objectives."""
-        return over_seeds(self.summaries)
-
-    @property
-    def differences(self) -> list[Difference]:
-        """To each objective's baseline."""
-        return paired(self.summaries, {e.label: e.baseline for e in self.grid.entries if e.baseline is not None})
+        runs = sorted(self.runs, key=lambda run: (run.lag, order[run.label], run.seed))
+        return find(runs, {e.label: e.baseline for e in self.grid.entries if e.baseline is not None}, missing)
 
     @property
     def unfinished(self) -> list[Cell]:
-        """Cells without a result."""
+        """Cells without a result, in the order of the grid."""
         ended = {(run.label, run.lag, run.seed) for run in self.runs if run.finished}
         return [cell for cell in self.grid.cells() if (cell.entry.label, cell.lag, cell.seed) not in ended]
+
+
+def find(runs: Sequence[RunData], baselines: Mapping[str, str], missing: Sequence[str] = ()) -> Findings:
+    """The statistics of some runs; a run that is half done says nothing about its second half and is left out.
+
+    Args:
+        runs: in the order of tables.
+        baselines: label of the baseline by label.
+        missing: names of runs that have not started.
+    """
+    summaries = tuple(summarise(run) for run in runs if run.finished)
+    running = [run.path.name for run in runs if not run.finished]
+    cells, differences = tuple(over_seeds(summaries)), tuple(paired(summaries, baselines))
+    return Findings(summaries, cells, differences, (*running, *missing))
 
 
 def cell_dir(out: Path, cell: Cell) -> Path:
@@ -101,13 +124,14 @@ def open_or_create(out: Path, grid: Grid) -> None:
         raise RunDirError(f"{out}: cannot be written: {error.strerror or error}; choose another with --out") from error
 
 
-def pooled(path: Path, runs: Sequence[RunData]) -> list[RunData]:
-    """Runs from anywhere under labels that tell them apart: those of one objective also carry what differs."""
-    out: list[RunData] = []
-    for run in runs:
-        same = [r for r in runs if (r.label, r.lag, r.seed) == (run.label, run.lag, run.seed)]
-        out.append(run if len(same) == 1 else replace(run, label=f"{run.label} ({run.path.name})"))
-    return out
+def pooled(runs: Sequence[RunData]) -> list[RunData]:
+    """Runs from anywhere, lag by lag, under labels that tell them apart: the same cell twice is named by directory."""
+    keys = [(run.label, run.lag, run.seed) for run in runs]
+    told = [
+        run if keys.count(key) == 1 else replace(run, label=f"{run.label} ({run.path.name})")
+        for run, key in zip(runs, keys, strict=True)
+    ]
+    return sorted(told, key=lambda run: run.lag)
 
 
 def _check_same(out: Path, grid: Grid) -> None:

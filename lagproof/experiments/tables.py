@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from lagproof.errors import RunDirError
-from lagproof.experiments.comparison import Comparison
+from lagproof.experiments.comparison import Comparison, Findings
 from lagproof.experiments.statistics import (
     COLLAPSE_RULE,
     CONFIDENCE,
@@ -66,13 +66,13 @@ def collapsed(cell: CellSummary) -> str:
     return f"{cell.collapsed} of {judged}"
 
 
-def notes(comparison: Comparison) -> list[str]:
+def notes(findings: Findings) -> list[str]:
     """What a reader of the numbers has to know."""
     out = [
         "Means over the second half of training; min: the lowest accuracy of any seed after step 0; SAT: share of "
         "tokens that only the adaptive radius clipped. " + COLLAPSE_RULE[0].upper() + COLLAPSE_RULE[1:] + "."
     ]
-    sizes = sorted({len(cell.seeds) for cell in comparison.cells})
+    sizes = sorted({len(cell.seeds) for cell in findings.cells})
     if sizes and sizes[-1] > 1:
         out.append(
             f"Intervals: {CONFIDENCE:.0%} percentile bootstrap over seeds; with fewer than five seeds they are "
@@ -80,27 +80,28 @@ def notes(comparison: Comparison) -> list[str]:
         )
     if 1 in sizes:
         out.append("One seed has no interval: read small differences as noise.")
-    for cell in comparison.cells:
+    for cell in findings.cells:
         if cell.stopped:
             seeds = ", ".join(map(str, cell.stopped))
             out.append(f"{cell.label} at lag {cell.lag} ended before its planned steps (seed {seeds}).")
-    if comparison.unfinished:
-        out.append(f"{len(comparison.unfinished)} of {len(comparison.grid.cells())} cells have no result yet.")
+    if findings.unfinished:
+        total = len(findings.unfinished) + len(findings.runs)
+        out.append(f"{len(findings.unfinished)} of {total} runs have no result yet.")
     return out
 
 
-def show(comparison: Comparison, console: Console) -> None:
+def show(findings: Findings, console: Console) -> None:
     """Print the tables."""
-    cells = comparison.cells
+    cells = findings.cells
     if not cells:
         console.print("no cell has a result yet", highlight=False)
         return
     found = [_accuracy_table(cells), _mismatch_table(cells)]
-    if comparison.differences:
-        found.append(_difference_table(comparison.differences))
+    if findings.differences:
+        found.append(_difference_table(findings.differences))
     for table in found:
         console.print(table, "")
-    for note in notes(comparison):
+    for note in notes(findings):
         console.print(note, markup=False, highlight=False, style="dim")
 
 
@@ -110,15 +111,13 @@ def save(comparison: Comparison, path: Path) -> None:
     Raises:
         RunDirError: the file cannot be written.
     """
+    findings = comparison.findings
     content = {
         "title": comparison.grid.title,
         "command": comparison.grid.command,
         "machine": machine(),
         "collapse_rule": COLLAPSE_RULE,
-        "cells": [_plain(cell) for cell in comparison.cells],
-        "differences": [_plain(difference) for difference in comparison.differences],
-        "runs": [_plain(run) for run in comparison.summaries],
-        "unfinished": [cell.name for cell in comparison.unfinished],
+        **dataclasses.asdict(findings),
     }
     try:
         beside = path.with_name(f".{path.name}.tmp")
@@ -200,7 +199,3 @@ def _add(table: Table, row: Sequence[str], first: bool, style: str | None = None
 def _blocks(items: Sequence[Any]) -> list[tuple[Any, bool]]:
     """Each item, and whether it is the first of its lag."""
     return [(item, i == 0 or items[i - 1].lag != item.lag) for i, item in enumerate(items)]
-
-
-def _plain(item: Any) -> dict[str, Any]:
-    return dataclasses.asdict(item)

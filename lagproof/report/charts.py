@@ -1,0 +1,245 @@
+"""Vega-Lite charts, one a panel: as wide as their place on the page, colours by name (see ``colours.py``)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import altair as alt
+
+from lagproof.experiments.rundata import RunData
+from lagproof.experiments.statistics import CellSummary
+from lagproof.report import colours
+from lagproof.report.series import Curve, Curves
+
+HEIGHT = 230
+LOW_HEIGHT = 130
+FADED = 0.12
+FOCUS = "focus"
+"""Signal of every chart: the key of the one curve to show, or empty for all; set by the legend."""
+
+Spec = dict[str, Any]
+Keys = Mapping[str, int]
+
+
+def over_steps(
+    found: Curves,
+    keys: Keys,
+    *,
+    last_step: int,
+    domain: tuple[float, float] | None = None,
+    log: bool = False,
+    alarms: Sequence[tuple[int, str, str]] = (),
+    height: int = HEIGHT,
+    form: str = ".3~g",
+) -> Spec:
+    """Curves over steps: thin for each seed, thick for what a reader follows; the values under the pointer.
+
+    Args:
+        found: the curves of this panel.
+        keys: number of each label, see :func:`colours.assign`.
+        last_step: end of the axis, the same for all panels of a figure.
+        domain: of the values; the same for all panels of a figure.
+        log: logarithmic values.
+        alarms: step, severity and sentence of each.
+        height: pixels.
+        form: format of the values.
+    """
+    x = alt.X("s:Q", title="step", scale=alt.Scale(domain=[0, last_step], nice=False))
+    y = alt.Y("v:Q", title=None, scale=_scale(domain, log), axis=_axis(domain, log, form))
+    series = {"x": x, "y": y, "color": _colour(keys), "strokeDash": _dash(keys), "opacity": _focused(1.0)}
+    layers: list[alt.Chart] = []
+    if found.mean:
+        thin = alt.Chart(_data(_points(found.single, keys))).mark_line(strokeWidth=1, clip=True)
+        layers.append(thin.encode(**series | {"detail": "r:N", "opacity": _focused(0.4)}))
+    front = alt.Chart(_data(_points(found.front, keys))).mark_line(strokeWidth=2.25, clip=True)
+    layers.append(front.encode(**series))
+    if alarms:
+        layers.append(_alarms(alarms))
+    layers += _pointer(found.front, keys, form)
+    return _finish(alt.layer(*layers), height)
+
+
+def survival(tails: Mapping[str, Sequence[tuple[float, float]]], keys: Keys, domains: tuple[Any, Any]) -> Spec:
+    """Share of tokens with ``|d|`` of at least x, both axes logarithmic.
+
+    Args:
+        tails: points of each label.
+        keys: number of each label.
+        domains: of x and of the share, the same for all panels.
+    """
+    rows = [{"x": _short(x), "v": _short(y), "o": _key(keys[label])} for label, ps in tails.items() for x, y in ps]
+    across, share = domains
+    chart = (
+        alt.Chart(_data(rows))
+        .mark_line(strokeWidth=2, clip=True)
+        .encode(
+            x=alt.X("x:Q", title="|d| in nats", scale=_scale(across, True), axis=_axis(across, True, "~g")),
+            y=alt.Y("v:Q", title=None, scale=_scale(share, True), axis=_axis(share, True, "~g")),
+            color=_colour(keys),
+            strokeDash=_dash(keys),
+            opacity=_focused(1.0),
+        )
+    )
+    return _finish(chart, HEIGHT)
+
+
+def by_lag(
+    cells: Sequence[CellSummary],
+    keys: Keys,
+    name: str,
+    *,
+    domain: tuple[float, float] | None,
+    log: bool = False,
+    form: str = ".3f",
+) -> Spec:
+    """One number by lag, objectives side by side, with intervals where there are any.
+
+    Args:
+        cells: the summaries; those without the number are left out.
+        keys: number of each label.
+        name: of the estimate.
+        domain: of the values.
+        log: logarithmic values.
+        form: format under the pointer.
+    """
+    rows: list[dict[str, Any]] = []
+    for cell in cells:
+        if name in cell.estimates:
+            found = cell.estimates[name]
+            row = {"lag": str(cell.lag), "o": _key(keys[cell.label]), "label": cell.label, "v": _short(found.mean)}
+            if found.interval is not None:
+                row |= {"low": _short(found.interval[0]), "high": _short(found.interval[1])}
+            rows.append(row)
+    order = [str(lag) for lag in sorted({cell.lag for cell in cells})]
+    tooltip = [alt.Tooltip("label:N", title="objective"), "lag:N", alt.Tooltip("v:Q", title=name, format=form)]
+    place = {
+        "x": alt.X("lag:N", title="lag", sort=order, axis=alt.Axis(labelAngle=0, grid=False)),
+        "xOffset": alt.XOffset("o:N", sort=[_key(n) for n in keys.values()]),
+        "color": _colour(keys),
+        "opacity": _focused(1.0),
+    }
+    y = alt.Y("v:Q", title=None, scale=_scale(domain, log), axis=_axis(domain, log, "~g"))
+    dots = alt.Chart(_data(rows)).mark_point(filled=True, size=80).encode(y=y, tooltip=tooltip, **place)
+    ranged = [row for row in rows if "low" in row]
+    if not ranged:
+        return _finish(alt.layer(dots), HEIGHT)
+    rules = alt.Chart(_data(ranged)).mark_rule(strokeWidth=2)
+    return _finish(alt.layer(rules.encode(y=alt.Y("low:Q", title=None), y2="high:Q", **place), dots), HEIGHT)
+
+
+def log_domain(values: Iterable[float], floor_share: float = 0.02) -> tuple[float, float] | None:
+    """Whole decades around positive values, without the few lowest ones (a first step on policy has ``d`` of 1e-7)."""
+    positive = sorted(v for v in values if v > 0)
+    if not positive:
+        return None
+    low = positive[int(len(positive) * floor_share)]
+    return 10.0 ** math.floor(math.log10(low)), 10.0 ** math.ceil(math.log10(positive[-1]) + 1e-9)
+
+
+def linear_domain(values: Sequence[float]) -> tuple[float, float] | None:
+    """From 0 to the highest value; from the lowest where there are negative ones."""
+    if not values:
+        return None
+    low, high = min(0.0, min(values)), max(values)
+    return low, high if high > low else low + 1.0
+
+
+def alarms(run: RunData) -> list[tuple[int, str, str]]:
+    """Step, severity and sentence of each alarm of a run."""
+    return [(a["step"], str(a.get("severity", "")), str(a.get("sentence", a.get("name", "")))) for a in run.alarms]
+
+
+def _points(found: Iterable[Curve], keys: Keys) -> list[dict[str, Any]]:
+    return [
+        {"s": _short(step), "v": _short(value), "o": _key(keys[curve.label])}
+        | ({} if curve.seed is None else {"r": curve.seed})
+        for curve in found
+        for step, value in zip(curve.steps, curve.values, strict=True)
+    ]
+
+
+def _pointer(front: Sequence[Curve], keys: Keys, form: str) -> list[alt.Chart]:
+    """A vertical rule at the nearest step with every curve's value there."""
+    rows: dict[float, dict[str, Any]] = {}
+    for curve in front:
+        for step, value in zip(curve.steps, curve.values, strict=True):
+            rows.setdefault(step, {"s": _short(step)})[_key(keys[curve.label])] = _short(value)
+    labels = dict.fromkeys(curve.label for curve in front)
+    near = alt.selection_point(
+        name="near", fields=["s"], nearest=True, on="pointerover", clear="pointerout", empty=False
+    )
+    tooltip = [alt.Tooltip("s:Q", title="step", format=".4~g")]
+    tooltip += [alt.Tooltip(f"{_key(keys[label])}:Q", title=label, format=form) for label in labels]
+    rule = (
+        alt.Chart(_data([rows[step] for step in sorted(rows)]))
+        .mark_rule(color="@axis")
+        .encode(x="s:Q", opacity=alt.when(near).then(alt.value(1.0)).otherwise(alt.value(0.0)), tooltip=tooltip)
+        .add_params(near)
+    )
+    return [rule]
+
+
+def _alarms(found: Sequence[tuple[int, str, str]]) -> alt.Chart:
+    rows = [{"s": step, "severity": severity, "sentence": sentence} for step, severity, sentence in found]
+    red = alt.when("datum.severity == 'red'").then(alt.value("@alarm")).otherwise(alt.value("@warning"))
+    return (
+        alt.Chart(_data(rows))
+        .mark_rule(strokeWidth=1.5, strokeDash=[4, 3])
+        .encode(x="s:Q", color=red, tooltip=[alt.Tooltip("s:Q", title="alarm at step"), "sentence:N"])
+    )
+
+
+def _scale(domain: Any, log: bool) -> alt.Scale:
+    options: dict[str, Any] = {"type": "log"} if log else {}
+    if domain is not None:
+        options |= {"domain": list(domain), "nice": not log}
+    return alt.Scale(**options)
+
+
+def _axis(domain: tuple[float, float] | None, log: bool, form: str) -> alt.Axis:
+    """A logarithmic axis has a line a decade, so that it looks like one."""
+    if not log or domain is None:
+        return alt.Axis(format=form, tickCount=5)
+    decades = range(round(math.log10(domain[0])), round(math.log10(domain[1])) + 1)
+    return alt.Axis(format=form, values=[10.0**k for k in decades], tickCount=10 * len(decades))
+
+
+def _colour(keys: Keys) -> alt.Color:
+    numbers = list(keys.values())
+    scale = alt.Scale(domain=[_key(n) for n in numbers], range=[colours.colour(n) for n in numbers])
+    return alt.Color("o:N", scale=scale, legend=None)
+
+
+def _dash(keys: Keys) -> alt.StrokeDash:
+    numbers = list(keys.values())
+    scale = alt.Scale(domain=[_key(n) for n in numbers], range=[colours.dash(n) for n in numbers])
+    return alt.StrokeDash("o:N", scale=scale, legend=None)
+
+
+def _focused(opacity: float) -> Any:
+    shown = alt.when(f"{FOCUS} == '' || datum.o == {FOCUS}").then(alt.value(opacity))
+    return shown.otherwise(alt.value(FADED * opacity))
+
+
+def _finish(chart: Any, height: int) -> Spec:
+    chart = chart.properties(width="container", height=height).add_params(alt.param(name=FOCUS, value=""))
+    spec = chart.to_dict()
+    for noise in ("$schema", "config"):  # the page brings its own
+        spec.pop(noise, None)
+    return spec
+
+
+def _data(rows: list[dict[str, Any]]) -> alt.InlineData:
+    return alt.InlineData(values=rows)
+
+
+def _key(number: int) -> str:
+    return f"o{number}"
+
+
+def _short(x: float) -> float | int:
+    """Four digits are more than a pixel; whole numbers stay whole."""
+    rounded = float(f"{x:.4g}") if abs(x) < 1e4 else round(x)
+    return int(rounded) if rounded == int(rounded) else rounded

@@ -1,0 +1,112 @@
+"""Colours that stay apart for colour-blind eyes on a light and on a dark page, and the theme of every chart.
+
+A chart names a colour as ``"@c3"`` or ``"@ink"``; the page replaces the names when it draws, so that a chart follows
+the reader's light or dark setting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+LIGHT = {
+    "c0": "#0072b2",
+    "c1": "#d55e00",
+    "c2": "#009e73",
+    "c3": "#b1508f",
+    "c4": "#e09a00",
+    "c5": "#5a5a5a",
+    "c6": "#4aa8df",
+    "c7": "#857a00",
+    "ink": "#1d2126",
+    "muted": "#5b6470",
+    "grid": "#e4e7eb",
+    "axis": "#aab2bc",
+    "alarm": "#b3261e",
+    "warning": "#a86a00",
+}
+DARK = {
+    "c0": "#5aa9e6",
+    "c1": "#f5804a",
+    "c2": "#35c99c",
+    "c3": "#e08fc4",
+    "c4": "#f3bd4e",
+    "c5": "#b4bac2",
+    "c6": "#9ad4f5",
+    "c7": "#d9d06a",
+    "ink": "#e6e9ed",
+    "muted": "#a2abb6",
+    "grid": "#2b3138",
+    "axis": "#5b6672",
+    "alarm": "#ff7b72",
+    "warning": "#e3b341",
+}
+NUM_COLOURS = 8
+DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
+"""Above eight curves the colours repeat with another dash."""
+
+PREFERRED = {
+    "naive": 1,
+    "gpg": 5,
+    "spo": 2,
+    "asympo": 3,
+    "grpo": 0,
+    "sat-grpo": 4,
+    "gspo": 6,
+    "sat-gspo": 3,
+    "dppo-tv": 2,
+    "dppo-kl": 7,
+}
+"""Objectives that have the same colour on every page, as long as it is free."""
+
+
+def assign(labels: Sequence[str], names: Sequence[str]) -> dict[str, int]:
+    """A number for each label: colour ``number % 8``, dash ``number // 8``.
+
+    Args:
+        labels: distinct, in the order of the page.
+        names: the objective behind each.
+    """
+    out: dict[str, int] = {}
+    for label, name in zip(labels, names, strict=True):
+        wanted = PREFERRED.get(name)
+        if wanted is not None and wanted not in out.values():
+            out[label] = wanted
+    free = (number for number in range(len(labels) + NUM_COLOURS) if number not in set(out.values()))
+    return {label: out[label] if label in out else next(free) for label in labels}
+
+
+def colour(number: int) -> str:
+    """Its name in a chart."""
+    return f"@c{number % NUM_COLOURS}"
+
+
+def dash(number: int) -> list[int]:
+    """Its dash."""
+    return DASHES[number // NUM_COLOURS % len(DASHES)]
+
+
+FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
+
+CONFIG: dict[str, Any] = {
+    "font": FONT,
+    "background": "transparent",
+    "view": {"stroke": None},
+    "axis": {
+        "labelColor": "@muted",
+        "titleColor": "@muted",
+        "gridColor": "@grid",
+        "domainColor": "@axis",
+        "tickColor": "@axis",
+        "labelFontSize": 12,
+        "titleFontSize": 12,
+        "titleFontWeight": "normal",
+        "labelFlush": False,
+        "labelOverlap": "greedy",
+        "tickCount": 5,
+    },
+    "axisX": {"grid": False},
+    "line": {"strokeCap": "round", "strokeJoin": "round"},
+    "autosize": {"type": "fit-x", "contains": "padding"},
+}
+"""Look of every chart."""

@@ -1,0 +1,277 @@
+"""Which charts a page has: a row of panels, one a lag, for many runs; a row a question for a single one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from lagproof.experiments.comparison import Findings
+from lagproof.experiments.rundata import RunData
+from lagproof.report import charts, colours
+from lagproof.report.page import Figure, Panel
+from lagproof.report.series import Curve, Curves, curves, joined
+from lagproof.report.tails import Tail, tail
+
+Keys = Mapping[str, int]
+MAX_AGE_POINTS = 1000
+TAIL_RANGE = 1e-5
+"""How far below the largest |d| the tail plot begins."""
+
+
+@dataclass(frozen=True)
+class Chart:
+    """One chart of a single run: curves that share an axis.
+
+    Attributes:
+        heading: with the unit.
+        metrics: heading in the legend by metric; those without data are left out.
+        domain: of the values; from 0 to the highest if absent.
+        log: logarithmic values.
+        form: format of the values.
+    """
+
+    heading: str
+    metrics: Mapping[str, str]
+    domain: tuple[float, float] | None = None
+    log: bool = False
+    form: str = ".3~g"
+
+
+LEARNING = (
+    Chart("Accuracy (evaluation)", {"eval/accuracy": "accuracy"}, (0.0, 1.0)),
+    Chart("Reward (trained responses)", {"reward": "reward"}),
+)
+MISMATCH = (
+    Chart("d_bar: mean |d|, nats", {"d_bar": "d_bar"}, log=True),
+    Chart("k3: KL(sampler, policy), nats", {"k3": "k3"}, log=True),
+)
+BALANCE = (
+    Chart(
+        "Mean negative log-probability of a response, nats",
+        {"scale_positive": "S+ (advantage > 0)", "scale_negative": "S− (advantage < 0)"},
+    ),
+    Chart("Gradient mass", {"mass_positive": "advantage > 0", "mass_negative": "advantage < 0"}),
+)
+TRUST_REGION = (
+    Chart(
+        "Share of tokens clipped",
+        {"clipped_high": "above", "clipped_low": "below", "clipped_dual": "dual"},
+        form=".1~%",
+    ),
+    Chart("Share of tokens SAT looked at", {"sat/gated": "gated", "sat/changed": "changed"}, form=".1~%"),
+    Chart("SAT's q, nats", {"sat/q": "q"}),
+)
+HEALTH = (
+    Chart("Entropy, nats", {"entropy": "entropy"}),
+    Chart("Response length, tokens", {"response_tokens": "mean"}),
+    Chart("Gradient norm", {"grad_norm": "norm"}),
+    Chart("Shares", {"signal_groups": "groups with a signal", "truncated": "responses cut off"}, (0.0, 1.0)),
+)
+TIME = (
+    Chart(
+        "Seconds a step",
+        {
+            "time/sample_s": "sampling",
+            "time/learn_s": "learning",
+            "time/wait_s": "waiting",
+        },
+    ),
+    Chart("Tokens a second, whole step", {"time/tokens_per_s": "tokens/s"}, form=".3~s"),
+)
+
+
+def of_many(runs: Sequence[RunData], findings: Findings, keys: Keys) -> tuple[list[Figure], list[str]]:
+    """The figures of a comparison, and sentences about what could not be read."""
+    tails, problems = _tails(runs)
+    figures = [
+        _summary(findings, keys),
+        _by_lag(runs, keys, "eval/accuracy", "Accuracy over steps", "Evaluation on the same prompts.", (0.0, 1.0)),
+        _by_lag(runs, keys, "d_bar", "Mismatch over steps", D_BAR, log=True),
+        _tail_figure(tails, keys),
+        _age(runs, charts.LOW_HEIGHT),
+    ]
+    return figures, problems
+
+
+def of_one(run: RunData) -> tuple[list[Figure], list[str]]:
+    """The figures of a single run, and sentences about what could not be read."""
+    tails, problems = _tails([run])
+    found = [
+        _row(run, "Learning", "", LEARNING),
+        _row(run, "Mismatch over steps", D_BAR, MISMATCH),
+        _beside("Staleness", [_age([run]), _tail_figure(tails, {run.label: 0})]),
+        _row(run, "Balance of positive and negative responses", "", BALANCE),
+        _row(run, "Trust region", "", TRUST_REGION),
+        _row(run, "Health", "", HEALTH),
+        _row(run, "Time", "", TIME),
+    ]
+    if not run.series("eval/accuracy")[0]:
+        found.insert(0, Figure("Accuracy", "This run has no evaluation (yet, or eval.every is 0).", {}, ()))
+    return [figure for figure in found if figure is not None], problems
+
+
+def _beside(title: str, found: Sequence[Figure]) -> Figure:
+    """Figures of one panel each as one row, each panel under the title of its figure."""
+    panels = [Panel(figure.title, panel.spec, figure.legend) for figure in found for panel in figure.panels]
+    return Figure(title, " ".join(f"{figure.title}: {figure.caption}" for figure in found), {}, panels)
+
+
+D_BAR = (
+    "d is the log-probability of a sampled token under the policy being trained, minus that under the policy that "
+    "sampled it. Logarithmic."
+)
+
+
+def _summary(findings: Findings, keys: Keys) -> Figure:
+    caption = "Means over the second half of training"
+    if any("accuracy" in c.estimates and c.estimates["accuracy"].interval for c in findings.cells):
+        caption += ", with their 95 % intervals over seeds"
+    judged = [cell for cell in findings.cells if "accuracy" in cell.estimates]
+    shown = {cell.label: keys[cell.label] for cell in judged}
+    if not judged:
+        return Figure("By lag", "No run with an evaluation has ended yet.", {}, ())
+    panels = [Panel("Accuracy", charts.by_lag(judged, shown, "accuracy", domain=(0.0, 1.0)))]
+    sizes = charts.log_domain([c.estimates["d_bar"].mean for c in judged if "d_bar" in c.estimates], 0.0)
+    if sizes is not None:
+        panels.append(Panel("d_bar, nats", charts.by_lag(judged, shown, "d_bar", domain=sizes, log=True, form=".3~g")))
+    return Figure("By lag", f"{caption}.", shown, panels)
+
+
+def _by_lag(
+    runs: Sequence[RunData],
+    keys: Keys,
+    metric: str,
+    title: str,
+    caption: str,
+    domain: tuple[float, float] | None = None,
+    *,
+    log: bool = False,
+) -> Figure:
+    found = curves(runs, metric)
+    if not found.single:
+        return Figure(title, f"No run has recorded {metric}.", {}, ())
+    shown = {label: keys[label] for label in keys if any(c.label == label for c in found.single)}
+    domain = domain or (charts.log_domain(found.values) if log else charts.linear_domain(found.values))
+    last = max(run.last_step for run in runs)
+    panels = [
+        Panel(
+            f"Lag {lag}",
+            charts.over_steps(part, shown, last_step=last, domain=domain, log=log, alarms=_lag_alarms(runs, lag)),
+        )
+        for lag, part in _split(found).items()
+    ]
+    return Figure(title, f"{caption} {_how_drawn(found)}".strip(), shown, panels)
+
+
+def _row(run: RunData, title: str, caption: str, row: Sequence[Chart]) -> Figure | None:
+    panels: list[Panel] = []
+    for chart in row:
+        found = joined([(label, curves([run], metric)) for metric, label in chart.metrics.items()])
+        if not found.single:
+            continue
+        keys = {curve.label: number for number, curve in enumerate(found.single)}
+        domain = chart.domain or (charts.log_domain if chart.log else charts.linear_domain)(found.values)
+        spec = charts.over_steps(
+            found,
+            keys,
+            last_step=run.last_step,
+            domain=domain,
+            log=chart.log,
+            alarms=charts.alarms(run),
+            form=chart.form,
+        )
+        panels.append(Panel(chart.heading, spec, keys))
+    return Figure(title, caption, {}, panels, narrow=len(panels) > 2) if panels else None
+
+
+def _tails(runs: Sequence[RunData]) -> tuple[dict[tuple[str, int], Tail], list[str]]:
+    tails: dict[tuple[str, int], Tail] = {}
+    problems: list[str] = []
+    for run in runs:
+        found, unreadable = tail(run)
+        problems += unreadable
+        if found is not None:
+            key = (run.label, run.lag)
+            tails[key] = tails[key].merge(found) if key in tails else found
+    return tails, problems
+
+
+def _tail_figure(tails: Mapping[tuple[str, int], Tail], keys: Keys) -> Figure:
+    title = "Tail of |d|"
+    points = {key: tail.points() for key, tail in tails.items() if tail.tokens}
+    if not points:
+        return Figure(title, "No rollouts with log-probabilities of both policies were kept (save.rollouts).", {}, ())
+    shown = {label: keys[label] for label in keys if any(label == found for found, _ in points)}
+    everything = [point for found in points.values() for point in found]
+    _, top = charts.log_domain([x for x, _ in everything]) or (0.0, 1.0)
+    across = (top * TAIL_RANGE, top)
+    share = charts.log_domain([share for _, share in everything], 0.0)
+    panels = [
+        Panel(
+            f"Lag {lag}",
+            charts.survival(
+                {label: found for (label, at), found in points.items() if at == lag}, shown, (across, share)
+            ),
+        )
+        for lag in sorted({lag for _, lag in points})
+    ]
+    caption = "Share of the tokens of the second half of training with |d| of at least x. Both axes are logarithmic."
+    return Figure(title, caption, shown, panels)
+
+
+def _age(runs: Sequence[RunData], height: int = charts.HEIGHT) -> Figure:
+    title = "Realised age"
+    caption = "Updates between the version that sampled a token and the learner's version before the step"
+    mean, top = (curves(runs, name, MAX_AGE_POINTS) for name in ("age_mean", "age_max"))
+    if not mean.single:
+        return Figure(title, "No run has recorded the age of its tokens.", {}, ())
+    keys = {"mean": 0, "highest": colours.NUM_COLOURS + 5}  # dashed
+    last = max(run.last_step for run in runs)
+    panels: list[Panel] = []
+    for lag, part in _split(mean).items():
+        highest = _split(top).get(lag, Curves((), (), 1))
+        both = Curves((*_pool(part, "mean", lag), *_pool(highest, "highest", lag)), (), mean.window)
+        domain = charts.linear_domain([*mean.values, *top.values])
+        spec = charts.over_steps(both, keys, last_step=last, domain=domain, height=height)
+        panels.append(Panel(f"Lag {lag}", spec))
+    return Figure(title, f"{caption}; over all runs of a lag." if len(runs) > 1 else f"{caption}.", keys, panels)
+
+
+def _pool(found: Curves, label: str, lag: int) -> list[Curve]:
+    """All runs of a lag as one curve: the schedule is the same, so that their ages hardly differ."""
+    values: dict[float, list[float]] = {}
+    for curve in found.single:
+        for step, value in zip(curve.steps, curve.values, strict=True):
+            values.setdefault(step, []).append(value)
+    steps = sorted(values)
+    if not steps:
+        return []
+    return [Curve(label, lag, 0, tuple(steps), tuple(sum(values[s]) / len(values[s]) for s in steps))]
+
+
+def _split(found: Curves) -> dict[int, Curves]:
+    lags = sorted({curve.lag for curve in found.single})
+    return {
+        lag: Curves(
+            tuple(c for c in found.single if c.lag == lag), tuple(c for c in found.mean if c.lag == lag), found.window
+        )
+        for lag in lags
+    }
+
+
+def _lag_alarms(runs: Sequence[RunData], lag: int) -> list[tuple[int, str, str]]:
+    """The first alarm of each run; all of them would hide the curves."""
+    firsts = [
+        min(charts.alarms(run), key=lambda alarm: alarm[0]) for run in runs if run.lag == lag and charts.alarms(run)
+    ]
+    labels = [run for run in runs if run.lag == lag and charts.alarms(run)]
+    return [
+        (step, severity, f"{run.label}, seed {run.seed}: {sentence}")
+        for run, (step, severity, sentence) in zip(labels, firsts, strict=True)
+    ]
+
+
+def _how_drawn(found: Curves) -> str:
+    seeds = "Thin: each seed; thick: their mean." if found.mean else ""
+    window = f"Each point is the mean over {found.window} steps." if found.window > 1 else ""
+    return f"{seeds} {window}".strip()
