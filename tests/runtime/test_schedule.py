@@ -74,8 +74,9 @@ class Driver:
             match todo.popleft():
                 case Start() as first:
                     starts = [first]
-                    while todo and isinstance(todo[0], Start):
-                        starts.append(todo.popleft())
+                    while todo and isinstance(following := todo[0], Start):
+                        starts.append(following)
+                        todo.popleft()
                     answers += self.sample(starts)
                 case Train(batch, tickets):
                     answers.append(self.step(batch, tickets))
