@@ -121,9 +121,7 @@ class Tick:
     now_s: float
 
 
-Event = (
-    Begin | WorkerJoined | WorkerLost | WeightsLoaded | SampleFinished | SampleFailed | StepFinished | Tick
-)
+Event = Begin | WorkerJoined | WorkerLost | WeightsLoaded | SampleFinished | SampleFailed | StepFinished | Tick
 
 
 @dataclass(frozen=True)
@@ -229,9 +227,7 @@ def from_json(record: Mapping[str, Any]) -> Event:
     fields = dict(record)
     kind = _EVENTS.get(str(fields.pop("event", None)))
     if kind is None:
-        raise InputError(
-            f"schedule record {dict(record)!r}: 'event' must be one of {', '.join(sorted(_EVENTS))}"
-        )
+        raise InputError(f"schedule record {dict(record)!r}: 'event' must be one of {', '.join(sorted(_EVENTS))}")
     try:
         if kind is StepFinished:
             fields["outcome"] = StepOutcome(fields["outcome"])

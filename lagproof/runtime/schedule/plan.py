@@ -36,9 +36,7 @@ class Limits:
             require(getattr(self, name) >= 1, f"limits.{name}", getattr(self, name), ">= 1")
         require(self.restarts >= 0, "limits.restarts", self.restarts, ">= 0")
         timeout = self.sample_timeout_s
-        require(
-            timeout is None or timeout > 0, "limits.sample_timeout_s", timeout, "> 0; absent for no limit"
-        )
+        require(timeout is None or timeout > 0, "limits.sample_timeout_s", timeout, "> 0; absent for no limit")
 
 
 @dataclass(frozen=True)
@@ -66,9 +64,7 @@ class Plan:
         require(self.prompts_per_step >= 1, "rollout.prompts", self.prompts_per_step, ">= 1")
         require(self.steps >= 1, "steps", self.steps, ">= 1")
         if self.num_prompts is not None:
-            require(
-                self.num_prompts >= 1, "prompts in the task", self.num_prompts, ">= 1: the data set is empty"
-            )
+            require(self.num_prompts >= 1, "prompts in the task", self.num_prompts, ">= 1: the data set is empty")
 
     @property
     def max_age(self) -> int:

@@ -92,6 +92,4 @@ class Pool:
         for number, worker in self.workers.items():
             load = sum(run.worker == number for run in self.runs.values())
             assert load == worker.load, f"worker {number} runs {load} prompts, counted {worker.load}"
-            assert worker.slots is None or load <= worker.slots, (
-                f"worker {number} has more prompts than slots"
-            )
+            assert worker.slots is None or load <= worker.slots, f"worker {number} has more prompts than slots"

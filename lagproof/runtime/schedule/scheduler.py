@@ -165,9 +165,7 @@ class Scheduler:
         self._lost += 1
         restarts = self.plan.limits.restarts
         if self._lost > restarts:
-            detail = (
-                f"{self._lost} rollout workers were lost and {restarts} may be replaced; the last: {reason}"
-            )
+            detail = f"{self._lost} rollout workers were lost and {restarts} may be replaced; the last: {reason}"
             self._end(StopReason.WORKERS_LOST, detail, commands)
         else:
             commands.append(Replace(number))
@@ -202,9 +200,7 @@ class Scheduler:
         self._last_failure = reason
         commands.append(Discard(ticket, prompt, DiscardReason.FAILED, reason))
         if state.failed_in_row >= limits.failed_prompts:
-            detail = (
-                f"{state.failed_in_row} prompts in a row failed, {limits.attempts} attempts each; the last: "
-            )
+            detail = f"{state.failed_in_row} prompts in a row failed, {limits.attempts} attempts each; the last: "
             self._end(StopReason.SAMPLES_FAILED, detail + reason, commands)
 
     def _tick(self, now_s: float, commands: list[Command]) -> None:

@@ -172,9 +172,7 @@ def from_snapshot(plan: Plan, snapshot: Mapping[str, Any]) -> State:
         CheckpointError: not a snapshot, or one that contradicts itself.
     """
     if snapshot.get("format") != FORMAT:
-        raise CheckpointError(
-            f"schedule snapshot has format {snapshot.get('format')!r}: this version reads {FORMAT}"
-        )
+        raise CheckpointError(f"schedule snapshot has format {snapshot.get('format')!r}: this version reads {FORMAT}")
     ours, theirs = plan.fingerprint(), snapshot.get("plan")
     if theirs != ours:
         raise ConfigError(
