@@ -156,7 +156,14 @@ def _from_folder(folder: Path, dtype: torch.dtype) -> Loaded:
 
 def _from_gguf(file: Path, dtype: torch.dtype) -> Loaded:
     with contextlib.redirect_stderr(io.StringIO()):  # the GGUF reader has a progress bar that cannot be turned off
-        return _build(str(file.parent), str(file), dtype, local_files_only=True, gguf_file=file.name)
+        loaded = _build(str(file.parent), str(file), dtype, local_files_only=True, gguf_file=file.name)
+    # the weights were dequantised on the way: forget the quantiser, which refuses to be saved
+    model: Any = loaded.model
+    model.hf_quantizer = None
+    model.is_quantized = False
+    if hasattr(model.config, "quantization_config"):
+        del model.config.quantization_config
+    return loaded
 
 
 def _from_hub(name: str, dtype: torch.dtype) -> Loaded:
