@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from pathlib import Path
 from textwrap import fill
@@ -107,6 +108,49 @@ def train(
         soft_wrap=True,
         highlight=False,
     )
+
+
+@app.command(
+    help="Objectives x lags x seeds side by side, in parallel processes: a table and a page. The same command continues "
+    "where it was interrupted. SOURCE is a preset (demo, asympo, sat) or a TOML file."
+)
+def compare(
+    source: Annotated[str, typer.Argument(help="demo | asympo | sat | FILE.toml")] = "demo",
+    out: Annotated[Path | None, typer.Option(help="directory; runs/NAME by default", show_default=False)] = None,
+    set_: SetOption = None,
+    seeds: Annotated[str | None, typer.Option(help="seeds instead of the source's: 0,1,2", show_default=False)] = None,
+    jobs: Annotated[int | None, typer.Option(help="processes; one a core by default", show_default=False)] = None,
+) -> None:
+    from lagproof.experiments.compare import compare as run
+    from lagproof.report import write_comparison
+
+    code = run(
+        source,
+        out,
+        overrides=set_ or [],
+        seeds=None if seeds is None else _integers("--seeds", seeds),
+        jobs=jobs,
+        command=shlex.join(["lagproof", *sys.argv[1:]]),
+        report=write_comparison,
+    )
+    raise typer.Exit(code)
+
+
+@app.command(help="One self-contained page of a run, of a comparison, or of several runs side by side.")
+def report(
+    sources: Annotated[list[Path], typer.Argument(help="run directories or directories of comparisons")],
+    out: Annotated[Path | None, typer.Option(help="the file; report.html by default", show_default=False)] = None,
+) -> None:
+    from lagproof.report import write
+
+    print(write(sources, out))
+
+
+def _integers(option: str, text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise ConfigError(f"{option} {text!r}: must be integers with commas between them, for example 0,1,2") from None
 
 
 @app.command(help="The table of objectives with their options; with NAME the whole page of one.")
