@@ -15,9 +15,10 @@ from lagproof.experiments import grid as grids
 from lagproof.experiments import tables
 from lagproof.experiments.comparison import Comparison, cell_dir, open_or_create, read_comparison
 from lagproof.experiments.grid import Cell, Grid
+from lagproof.experiments.pool import TRAIN, Outcome, run_jobs
 from lagproof.experiments.progress import watching
 from lagproof.experiments.rundata import is_run
-from lagproof.experiments.workers import TRAIN, Ending, Job, Outcome, run_jobs
+from lagproof.experiments.worker import Ending, Job
 
 INTERRUPTED = 130
 

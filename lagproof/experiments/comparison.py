@@ -112,11 +112,11 @@ def open_or_create(out: Path, grid: Grid) -> None:
     if is_comparison(out):
         _check_same(out, grid)
         return
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+    if out.exists() and (not out.is_dir() or any(p.is_file() and p.name[0] != "." for p in out.rglob("*"))):
         raise RunDirError(f"{out}: exists already and is not a comparison; choose another directory with --out")
     try:
-        (out / "cells").mkdir(parents=True)
-        (out / "logs").mkdir()
+        (out / "cells").mkdir(parents=True, exist_ok=True)
+        (out / "logs").mkdir(exist_ok=True)
         beside = out / f".{GRID_FILE}.tmp"
         beside.write_text(grid.to_toml(), encoding="utf-8")
         beside.replace(out / GRID_FILE)

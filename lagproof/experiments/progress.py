@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from lagproof.experiments.workers import Ending, Job, Outcome, View
+from lagproof.experiments.pool import Outcome, View
+from lagproof.experiments.worker import Ending, Job
 
 HEARTBEAT_LINE_S = 30.0
 
