@@ -159,6 +159,77 @@ class SaveConfig:
 
 
 @dataclass(frozen=True)
+class ProbeConfig:
+    """How often a step's mismatch is split into what the policy's updates and what the engine contribute."""
+
+    every: int = field(
+        default=0, metadata={"help": "steps between two probes of where the mismatch comes from; 0: none"}
+    )
+    responses: int = field(default=64, metadata={"help": "responses that a probe scores again at most"})
+    versions: int = field(default=4, metadata={"help": "published versions whose weights are kept for it at most"})
+
+    def __post_init__(self) -> None:
+        _require(self.every >= 0, "probe.every", self.every, ">= 0; 0 never probes")
+        _require(self.responses >= 1, "probe.responses", self.responses, ">= 1")
+        _require(self.versions >= 1, "probe.versions", self.versions, ">= 1")
+
+
+@dataclass(frozen=True)
+class AlarmConfig:
+    """When a run calls for attention: pairs of a yellow and a red threshold. See ``docs/metrics.md``.
+
+    Each is compared with a mean over the last ``window`` steps, so that no single batch rings. ``inf`` never rings,
+    and neither does 0 where an alarm rings below its threshold.
+    """
+
+    window: int = field(default=8, metadata={"help": "steps that are averaged before an alarm judges them"})
+    d_bar: tuple[float, float] = field(default=(0.15, 0.4), metadata={"help": "mean |log-ratio|, nats: rings above"})
+    growth: tuple[float, float] = field(
+        default=(2.5, 4.0), metadata={"help": "mean |log-ratio| as a multiple of the run's first: rings above"}
+    )
+    growth_floor: float = field(default=0.02, metadata={"help": "mean |log-ratio| below which growth means nothing"})
+    tail: tuple[float, float] = field(
+        default=(4.0, 8.0), metadata={"help": "99.9 % quantile of |log-ratio|, nats: rings above"}
+    )
+    tail_ratio: float = field(default=20.0, metadata={"help": "that quantile over the median, below which no tail"})
+    negative: tuple[float, float] = field(
+        default=(5.0, 20.0), metadata={"help": "loss mass of negative over positive responses: rings above"}
+    )
+    entropy: tuple[float, float] = field(
+        default=(0.5, 0.2), metadata={"help": "entropy as a share of the run's first: rings below"}
+    )
+    length: tuple[float, float] = field(
+        default=(1.5, 2.5), metadata={"help": "response length as a multiple of the run's first: rings above"}
+    )
+    truncated: tuple[float, float] = field(
+        default=(0.3, 0.8), metadata={"help": "share of responses cut off at max_tokens: rings above"}
+    )
+    reward: tuple[float, float] = field(default=(0.75, 0.5), metadata={"help": "reward over its peak: rings below"})
+    clipped: tuple[float, float] = field(
+        default=(0.25, 0.75), metadata={"help": "share of tokens that the trust region rejects: rings above"}
+    )
+    ess: tuple[float, float] = field(
+        default=(0.6, 0.2), metadata={"help": "effective sample size of the ratios, a share: rings below"}
+    )
+    waiting: tuple[float, float] = field(
+        default=(0.5, 0.9), metadata={"help": "share of its time that a side waits for the other: rings above"}
+    )
+
+    def __post_init__(self) -> None:
+        _require(self.window >= 1, "alarm.window", self.window, ">= 1")
+        for name in ("growth_floor", "tail_ratio"):
+            _require(getattr(self, name) >= 0, f"alarm.{name}", getattr(self, name), ">= 0")
+        for name in ("d_bar", "growth", "tail", "negative", "length", "truncated", "clipped", "waiting"):
+            yellow, red = getattr(self, name)
+            allowed = "a yellow threshold > 0 and a red one that is not below it; inf never rings"
+            _require(0 < yellow <= red, f"alarm.{name}", [yellow, red], allowed)
+        for name in ("entropy", "reward", "ess"):
+            yellow, red = getattr(self, name)
+            allowed = "shares: a yellow threshold <= 1 and a red one >= 0 that is not above it; 0 never rings"
+            _require(0 <= red <= yellow <= 1, f"alarm.{name}", [yellow, red], allowed)
+
+
+@dataclass(frozen=True)
 class Config:
     """One run, whole."""
 
@@ -180,6 +251,8 @@ class Config:
     learner: LearnerConfig = field(default_factory=LearnerConfig)
     eval: EvalConfig = field(default_factory=EvalConfig)
     save: SaveConfig = field(default_factory=SaveConfig)
+    probe: ProbeConfig = field(default_factory=ProbeConfig)
+    alarm: AlarmConfig = field(default_factory=AlarmConfig)
 
     def __post_init__(self) -> None:
         _require(self.steps >= 1, "steps", self.steps, ">= 1")

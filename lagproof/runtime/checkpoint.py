@@ -40,6 +40,7 @@ class State:
         held: groups that are sampled and not yet trained, by ticket.
         optimizer: state dict of the optimiser.
         sampler: weights of the version that the engines hold, if it is not the newest.
+        kept: weights of earlier versions in flight by version, if the run probes them.
         metrics_bytes: length of ``metrics.jsonl``.
     """
 
@@ -48,6 +49,7 @@ class State:
     held: Mapping[int, Group]
     optimizer: Mapping[str, Any]
     sampler: Mapping[str, Tensor] | None
+    kept: Mapping[int, Mapping[str, Tensor]]
     metrics_bytes: int
 
 
@@ -111,6 +113,7 @@ def load_state(path: Path) -> State:
         held={int(ticket): groups[prompt] for ticket, prompt in state["held"].items()},
         optimizer=torch.load(run / "optimizer.pt", weights_only=True),
         sampler=load_file(sampler) if sampler.exists() else None,
+        kept={int(file.stem.removeprefix("kept-")): load_file(file) for file in sorted(run.glob("kept-*.safetensors"))},
         metrics_bytes=state["metrics_bytes"],
     )
 
@@ -120,6 +123,8 @@ def _write_state(run: Path, state: State) -> None:
     write_parquet(record.table(record.rows(state.held.values())), run / "held.parquet")
     if state.sampler is not None:
         save_file({name: w.contiguous() for name, w in state.sampler.items()}, run / "sampler.safetensors")
+    for version, weights in state.kept.items():
+        save_file({name: w.contiguous() for name, w in weights.items()}, run / f"kept-{version:06d}.safetensors")
     plain = {
         "version": state.version,
         "schedule": dict(state.schedule),

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import time
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from lagproof.config import Config
 from lagproof.data import record
 from lagproof.data.metrics import values
 from lagproof.data.samples import Finish, Group, Sample
+from lagproof.diagnostics.alarm import Alarm, Monitor
 from lagproof.errors import InterruptedRunError
+from lagproof.learner.probe import probe
 from lagproof.learner.step import Learner, Outcome, StepResult
 from lagproof.models.loading import Loaded, encode
 from lagproof.rollout.engine import Engine, Request, Sampling
 from lagproof.runtime import checkpoint
-from lagproof.runtime.run_dir import RunDir
+from lagproof.runtime.run_dir import RunDir, finite
 from lagproof.runtime.schedule import (
     Begin,
     Command,
@@ -38,43 +39,19 @@ from lagproof.runtime.schedule import (
     WorkerJoined,
 )
 from lagproof.runtime.seeds import Purpose, stream
+from lagproof.runtime.watch import Watch
 from lagproof.sync.memory import MemoryChannel
 from lagproof.tasks.order import position
 from lagproof.tasks.task import Answer, Problem, Task
 
 Row = Mapping[str, Any]
+Weights = Mapping[str, Tensor]
 WORKER = 0
 OUTCOMES = {
     Outcome.TRAINED: StepOutcome.TRAINED,
     Outcome.TIED: StepOutcome.TIED,
     Outcome.NON_FINITE: StepOutcome.NON_FINITE,
 }
-
-
-@dataclass
-class Watch:
-    """Seconds spent since the last row of metrics, by what they were spent on."""
-
-    spent: dict[str, float] = field(default_factory=lambda: defaultdict(float))
-    began: float = field(default_factory=time.perf_counter)
-
-    @contextmanager
-    def on(self, what: str) -> Iterator[None]:
-        began = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.spent[what] += time.perf_counter() - began
-
-    def read(self, num_tokens: int) -> dict[str, float]:
-        """``time/...`` keys of a row; starts again from zero."""
-        now = time.perf_counter()
-        step_s = now - self.began
-        out = {f"time/{what}_s": seconds for what, seconds in sorted(self.spent.items())}
-        out |= {"time/step_s": step_s, "time/tokens_per_s": num_tokens / step_s}
-        self.spent.clear()
-        self.began = now
-        return out
 
 
 @dataclass(frozen=True)
@@ -100,8 +77,11 @@ class InlineRun:
         scheduler: new or restored.
         run_dir: where rows, rollouts and checkpoints go.
         held: groups by ticket, of a restored run.
+        kept: weights of versions in flight, of a restored run.
+        monitor: has seen the rows that are written already.
         interrupted: asked between two steps; when true the run saves everything and raises.
         on_row: told every row of metrics.
+        on_alarm: told every alarm that a row makes ring.
     """
 
     def __init__(
@@ -112,12 +92,18 @@ class InlineRun:
         run_dir: RunDir,
         *,
         held: Mapping[int, Group] | None = None,
+        kept: Mapping[int, Weights] | None = None,
+        monitor: Monitor | None = None,
         interrupted: Callable[[], bool] = lambda: False,
         on_row: Callable[[Row], None] = lambda row: None,
+        on_alarm: Callable[[Alarm], None] = lambda alarm: None,
     ) -> None:
         self._config, self._rooms, self._scheduler, self._dir = config, rooms, scheduler, run_dir
         self._held: dict[int, Group] = dict(held or {})
-        self._interrupted, self._on_row = interrupted, on_row
+        self._kept: dict[int, Weights] = dict(kept or {})
+        self._keep()
+        self._monitor = monitor or Monitor(config.alarm)
+        self._interrupted, self._on_row, self._on_alarm = interrupted, on_row, on_alarm
         self._sampling = Sampling(
             max_tokens=config.rollout.max_tokens,
             temperature=config.rollout.temperature,
@@ -171,6 +157,7 @@ class InlineRun:
             held={ticket: self._held[ticket] for ticket in self._scheduler.held},
             optimizer=self._rooms.learner.optimizer.state_dict(),
             sampler=None if published == version else weights,
+            kept={v: weights for v, weights in self._kept.items() if v != published},
             metrics_bytes=self._dir.metrics.stat().st_size if self._dir.metrics.exists() else 0,
         )
         loaded = self._rooms.loaded
@@ -236,10 +223,37 @@ class InlineRun:
         if result.outcome is Outcome.TRAINED:
             if self._config.save.rollouts:
                 self._dir.record(_records(groups, result, step), step)
+            row |= self._probe(groups, result, step)
             if self._is_evaluated(step):
                 row |= self._evaluate()
         self._write(row, sum(len(s.response_ids) for g in groups for s in g.samples))
         return StepFinished(command.batch, OUTCOMES[result.outcome])
+
+    def _probe(self, groups: Sequence[Group], result: StepResult, step: int) -> dict[str, float]:
+        config = self._config.probe
+        if not config.every or step % config.every:
+            return {}
+        assert result.tokens is not None
+        with self._watch.on("probe"):
+            split = probe(
+                self._rooms.loaded.model,
+                groups,
+                result.tokens,
+                self._kept,
+                temperature=self._config.rollout.temperature,
+                responses=config.responses,
+                budget_tokens=self._config.learner.micro_batch_tokens,
+            )
+        return values(split)
+
+    def _keep(self) -> None:
+        """Keep the weights of the versions in flight for the probe, the newest few of them; the channel copied them."""
+        if not self._config.probe.every:
+            return
+        published, weights = self._rooms.channel.fetch()
+        in_flight = {v for group in self._held.values() for s in group.samples for v in s.version} | {published}
+        kept = {v: w for v, w in {**self._kept, published: weights}.items() if v in in_flight}
+        self._kept = {v: kept[v] for v in sorted(kept)[-self._config.probe.versions :]}
 
     def _is_evaluated(self, step: int) -> bool:
         every = self._config.eval.every
@@ -253,12 +267,16 @@ class InlineRun:
         with self._watch.on("publish"):
             self._rooms.channel.publish(command.version, dict(self._rooms.loaded.model.named_parameters()))
             self._rooms.engine.load(*self._rooms.channel.fetch())
+        self._keep()
         return WeightsLoaded(WORKER, command.version)
 
     def _write(self, row: Row, num_tokens: int) -> None:
         full = {**row, **self._watch.read(num_tokens)}
         self._dir.append(full)
         self._on_row(full)
+        for alarm in self._monitor.observe(finite(full)):
+            self._dir.alarm(alarm)
+            self._on_alarm(alarm)
 
 
 def _leading_starts(todo: deque[Command]) -> Iterator[Start]:

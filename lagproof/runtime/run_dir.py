@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from lagproof.config import Config, from_dict, read_toml
 from lagproof.data import record
+from lagproof.diagnostics.alarm import Alarm, Monitor
 from lagproof.errors import RunDirError
 
 ROLLOUT_PART_TOKENS = 1_000_000
@@ -27,6 +28,7 @@ class RunDir:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.metrics = path / "metrics.jsonl"
+        self.alarms = path / "alarms.jsonl"
         self.rollouts = path / "rollouts"
         self.checkpoints = path / "checkpoints"
         self.result = path / "result.json"
@@ -64,10 +66,22 @@ class RunDir:
         return cls(path), from_dict(Config, read_toml(path / "config.toml"))
 
     def append(self, row: Mapping[str, Any]) -> None:
-        """One row of metrics; values that are not finite are no values and are left out."""
-        clean = {k: v for k, v in row.items() if not (isinstance(v, float) and not math.isfinite(v))}
+        """One row of metrics; see :func:`finite`."""
         with writing(self.metrics), self.metrics.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(clean) + "\n")
+            file.write(json.dumps(finite(row)) + "\n")
+
+    def alarm(self, alarm: Alarm) -> None:
+        """One alarm."""
+        with writing(self.alarms), self.alarms.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(alarm.to_dict()) + "\n")
+
+    def replay(self, monitor: Monitor) -> None:
+        """Show the rows that are there to a monitor; its alarms take the place of those that are written."""
+        rows = self.metrics.read_text(encoding="utf-8").splitlines() if self.metrics.exists() else []
+        rung = [alarm.to_dict() for row in rows for alarm in monitor.observe(json.loads(row))]
+        if rung or self.alarms.exists():
+            with writing(self.alarms):
+                write_text("".join(json.dumps(alarm) + "\n" for alarm in rung), self.alarms)
 
     def record(self, rows: list[dict[str, Any]], step: int) -> None:
         """Keep trained responses for the next parquet file, and write it when there are many."""
@@ -104,6 +118,11 @@ class RunDir:
         """Write ``result.json``; a run without it has not finished."""
         with writing(self.result):
             write_text(json.dumps(result, indent=1) + "\n", self.result)
+
+
+def finite(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row without the values that are not finite: they are no values."""
+    return {k: v for k, v in row.items() if not (isinstance(v, float) and not math.isfinite(v))}
 
 
 def write_text(text: str, path: Path) -> None:

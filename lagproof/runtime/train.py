@@ -13,6 +13,7 @@ from typing import Any
 
 from lagproof import rules, tasks
 from lagproof.config import Config, Named
+from lagproof.diagnostics.alarm import Alarm, Monitor
 from lagproof.errors import CheckpointError, ConfigError, InputError, RunDirError, RunStoppedError
 from lagproof.learner.step import Learner, Recipe
 from lagproof.models.loading import Loaded, encode, load
@@ -54,6 +55,7 @@ def train(
     resume: bool = False,
     on_step: Callable[[Row], None] | None = None,
     on_tokens: Callable[[int], None] | None = None,
+    on_alarm: Callable[[Alarm], None] | None = None,
 ) -> Result:
     """Run ``config``.
 
@@ -64,6 +66,7 @@ def train(
         resume: go on in ``config.run_dir``; starts over where it has no checkpoint yet.
         on_step: told each row of ``metrics.jsonl`` as it is written.
         on_tokens: told how many tokens were just sampled, for showing progress within a step of a slow model.
+        on_alarm: told each alarm of ``alarms.jsonl`` as it rings.
 
     Raises:
         UsageError: the configuration, the task, the model or the directory cannot be used.
@@ -82,7 +85,8 @@ def train(
         if run_dir is None:
             run_dir = RunDir.create(config)
         with interruptible() as interrupted:
-            run = _join(config, task, loaded, run_dir, saved, on_tokens, interrupted, on_step or (lambda row: None))
+            observers = Observers(interrupted, on_step or _ignore, on_tokens or _ignore, on_alarm or _ignore)
+            run = _join(config, task, loaded, run_dir, saved, observers)
             stop = run.run()
     finally:
         task.close()
@@ -136,21 +140,30 @@ def interruptible() -> Iterator[Callable[[], bool]]:
             signal.signal(s, handler)
 
 
+@dataclass(frozen=True)
+class Observers:
+    """Who is asked, and who is told."""
+
+    interrupted: Callable[[], bool]
+    on_row: Callable[[Row], None]
+    on_tokens: Callable[[int], None]
+    on_alarm: Callable[[Alarm], None]
+
+
+def _ignore(what: object) -> None:
+    pass
+
+
 def _join(
-    config: Config,
-    task: Task,
-    loaded: Loaded,
-    run_dir: RunDir,
-    saved: Path | None,
-    on_tokens: Callable[[int], None] | None,
-    interrupted: Callable[[], bool],
-    on_row: Callable[[Row], None],
+    config: Config, task: Task, loaded: Loaded, run_dir: RunDir, saved: Path | None, observers: Observers
 ) -> InlineRun:
     state = None if saved is None else checkpoint.load_state(saved)
     plan = _plan(config, task)
     scheduler = Scheduler(plan) if state is None else Scheduler.restore(plan, state.schedule)
     learner = Learner(loaded.model, _recipe(config), 0 if state is None else state.version)
-    engine = HFEngine(loaded.model, loaded.tokenizer, loaded.stop_ids, config.rollout.precision, on_tokens=on_tokens)
+    engine = HFEngine(
+        loaded.model, loaded.tokenizer, loaded.stop_ids, config.rollout.precision, on_tokens=observers.on_tokens
+    )
     channel = MemoryChannel()
     weights = dict(loaded.model.named_parameters()) if state is None or state.sampler is None else state.sampler
     channel.publish(scheduler.published, weights)
@@ -158,9 +171,21 @@ def _join(
     if state is not None:
         learner.optimizer.load_state_dict(dict(state.optimizer))
         run_dir.rewind(state.version, state.metrics_bytes)
-    rooms = Rooms(task, loaded, learner, engine, _evaluator(config, task, loaded, on_tokens), channel)
-    held = None if state is None else state.held
-    return InlineRun(config, rooms, scheduler, run_dir, held=held, interrupted=interrupted, on_row=on_row)
+    rooms = Rooms(task, loaded, learner, engine, _evaluator(config, task, loaded, observers.on_tokens), channel)
+    monitor = Monitor(config.alarm)
+    run_dir.replay(monitor)
+    return InlineRun(
+        config,
+        rooms,
+        scheduler,
+        run_dir,
+        held=None if state is None else state.held,
+        kept=None if state is None else state.kept,
+        monitor=monitor,
+        interrupted=observers.interrupted,
+        on_row=observers.on_row,
+        on_alarm=observers.on_alarm,
+    )
 
 
 def _plan(config: Config, task: Task) -> Plan:
@@ -261,7 +286,7 @@ def _finish(config: Config, run_dir: RunDir, stop: Stop) -> Result:
 
 
 def _evaluator(
-    config: Config, task: Task, loaded: Loaded, on_tokens: Callable[[int], None] | None
+    config: Config, task: Task, loaded: Loaded, on_tokens: Callable[[int], None]
 ) -> Callable[[int], dict[str, float]]:
     from lagproof.tasks.task import Answer
 

@@ -1,0 +1,73 @@
+"""The rows of a run's metrics, as far as a rule looks back on them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class Series:
+    """One metric over the steps that have it.
+
+    Attributes:
+        recent: its newest values, at most ``window``.
+        first: mean of the first full window.
+        peak: the largest mean of any full window.
+    """
+
+    recent: deque[float]
+    first: float | None = None
+    peak: float | None = None
+
+    def add(self, value: float) -> None:
+        self.recent.append(value)
+        mean = self.mean
+        if mean is not None:
+            self.first = mean if self.first is None else self.first
+            self.peak = mean if self.peak is None else max(self.peak, mean)
+
+    @property
+    def mean(self) -> float | None:
+        """Over the last window; ``None`` until there is a full one."""
+        assert self.recent.maxlen is not None
+        return sum(self.recent) / len(self.recent) if len(self.recent) == self.recent.maxlen else None
+
+
+@dataclass
+class History:
+    """The rows so far, as far as a rule looks back."""
+
+    window: int
+    row: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    series: dict[str, Series] = field(default_factory=dict[str, Series])
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        self.row = row
+        for name, value in {**row, **_derived(row)}.items():
+            if isinstance(value, int | float) and not isinstance(value, bool) and not name.startswith(_UNUSED):
+                self.series.setdefault(name, Series(deque(maxlen=self.window))).add(float(value))
+
+    def mean(self, name: str) -> float | None:
+        """Over the last window; ``None`` where there is no full one, or the newest row lacks the metric."""
+        has = name in self.row or name in _derived(self.row)
+        return self.series[name].mean if has and name in self.series else None
+
+    def first(self, name: str) -> float | None:
+        return self.series[name].first if name in self.series else None
+
+    def peak(self, name: str) -> float | None:
+        return self.series[name].peak if name in self.series else None
+
+
+_UNUSED = ("age_", "positive/", "negative/", "eval/")
+
+
+def _derived(row: Mapping[str, Any]) -> dict[str, float]:
+    """Numbers that rules judge and rows do not hold."""
+    out: dict[str, float] = {}
+    if "clipped_high" in row or "clipped_low" in row:
+        out["clipped"] = row.get("clipped_high", 0.0) + row.get("clipped_low", 0.0)
+    return out

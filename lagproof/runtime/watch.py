@@ -1,0 +1,35 @@
+"""Where the time of a run goes."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Watch:
+    """Seconds spent since the last row of metrics, by what they were spent on."""
+
+    spent: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    began: float = field(default_factory=time.perf_counter)
+
+    @contextmanager
+    def on(self, what: str) -> Iterator[None]:
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.spent[what] += time.perf_counter() - began
+
+    def read(self, num_tokens: int) -> dict[str, float]:
+        """``time/...`` keys of a row; starts again from zero."""
+        now = time.perf_counter()
+        step_s = now - self.began
+        out = {f"time/{what}_s": seconds for what, seconds in sorted(self.spent.items())}
+        out |= {"time/step_s": step_s, "time/tokens_per_s": num_tokens / step_s}
+        self.spent.clear()
+        self.began = now
+        return out
