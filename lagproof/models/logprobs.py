@@ -9,6 +9,7 @@ the ratio to the sampler is then exactly 1. All of it in float32, whatever the m
 
 from __future__ import annotations
 
+import functools
 import inspect
 from dataclasses import dataclass
 
@@ -82,9 +83,14 @@ def row_cost(model: PreTrainedModel) -> RowCost:
         config._attn_implementation in ("sdpa", "eager")
         and not model._is_stateful
         and (not windowed if layers is None else set(layers) == {"full_attention"})
-        and "position_ids" in inspect.signature(_decoder(model).forward).parameters
+        and _takes_positions(type(_decoder(model)))
     )
     return RowCost(shares_prompts=shares, pairs_per_token=6.0 * config.hidden_size)
+
+
+@functools.cache
+def _takes_positions(decoder: type[nn.Module]) -> bool:
+    return "position_ids" in inspect.signature(decoder.forward).parameters
 
 
 @dataclass(frozen=True, eq=False)

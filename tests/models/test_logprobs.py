@@ -183,11 +183,18 @@ def test_a_temperature_that_has_no_log_probability(temperature: float) -> None:
         response_logprobs(tiny_model("tiny-dense"), layout(groups()), temperature)
 
 
+class Stateful(LlamaForCausalLM):
+    """Says, as recurrent models do, that what it carries along cannot be masked."""
+
+    _is_stateful = True
+
+
 def test_which_models_share_prompts() -> None:
     assert row_cost(tiny_model("tiny-dense")) == RowCost(True, 6 * 64)
     assert row_cost(MODELS["tied"]()).shares_prompts
     assert not row_cost(MODELS["soft cap and sliding window"]()).shares_prompts
     assert not row_cost(MistralForCausalLM(MistralConfig(**SMALL, sliding_window=8))).shares_prompts
+    assert not row_cost(Stateful(LlamaConfig(**SMALL))).shares_prompts
     mamba = MambaConfig(vocab_size=V, hidden_size=16, num_hidden_layers=1, state_size=4)
     assert not row_cost(MambaForCausalLM(mamba)).shares_prompts
 
