@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import Any
 
 from lagproof.config import from_dict, to_dict
 from lagproof.errors import UnknownNameError
 from lagproof.tasks.arithmetic import ArithmeticTask
+from lagproof.tasks.gym import GymOptions, GymTask
+from lagproof.tasks.math import DataOptions, PromptOptions, WordOptions, data_task, word_task
+from lagproof.tasks.mixture import MixtureOptions, MixtureTask, parts_of
 from lagproof.tasks.task import Task
 
 
@@ -21,15 +25,55 @@ class Entry:
         options: dataclass whose fields are the options, each with its default.
         build: makes the task from an instance of it.
         summary: one line for ``--help``.
+        defaults: options whose default is another one for this task.
     """
 
     options: type
     build: Callable[[Any], Task]
     summary: str
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+
+    def read(self, options: Mapping[str, Any]) -> Any:
+        """The options as an instance of the dataclass."""
+        return from_dict(self.options, {**self.defaults, **options}, prefix="task.")
+
+
+def _math(options: DataOptions) -> Task:
+    """Files where a path is given; else our own word problems under the same prompt options."""
+    if options.path is None and options.eval_path is None:
+        shared = {f.name: getattr(options, f.name) for f in fields(PromptOptions)}
+        return word_task(WordOptions(**shared), "math")
+    return data_task(options, "math")
+
+
+def _mixture(options: MixtureOptions) -> Task:
+    parts = parts_of(options)
+    built = [build(name, own) for name, _, own in parts]
+    return MixtureTask(built, [weight for _, weight, _ in parts], options.seed)
+
+
+def _data(name: str, summary: str, **defaults: Any) -> Entry:
+    return Entry(DataOptions, partial(data_task, name=name), summary, defaults)
 
 
 TASKS: Mapping[str, Entry] = {
     "arithmetic": Entry(ArithmeticTask, lambda task: task, "sums of one-digit terms, for the tiny models"),
+    "words": Entry(WordOptions, word_task, "one-step word problems of our own writing, without end"),
+    "math": Entry(DataOptions, _math, "problem and answer (MATH, MATH500, MAWPS); without a path as words"),
+    "gsm8k": _data("gsm8k", "GSM8K: question, and a solution that ends in ####"),
+    "aime": _data("aime", "AIME: problem and answer"),
+    "amc": _data("amc", "AMC: problem and answer"),
+    "dapo-math-17k": _data(
+        "dapo-math-17k",
+        "DAPO-Math-17k, each problem once; its prompts ask for a last line 'Answer:'",
+        answer_form="marked",
+        instruction="",
+    ),
+    "dolci-rl-zero-math": _data("dolci-rl-zero-math", "Dolci-RL-Zero-Math: messages and ground truth"),
+    "jsonl": _data("jsonl", "JSON Lines with a column map"),
+    "parquet": _data("parquet", "parquet with a column map"),
+    "reasoning-gym": Entry(GymOptions, GymTask, "a generator of reasoning_gym, graded by its own scorer"),
+    "mixture": Entry(MixtureOptions, _mixture, "several tasks with weights"),
 }
 
 
@@ -41,21 +85,20 @@ def build(name: str, options: Mapping[str, Any] | None = None) -> Task:
         ConfigError: an option of the wrong type or value.
         InputError: a data set that cannot be used.
     """
-    return _entry(name).build(from_dict(_entry(name).options, options or {}, prefix="task."))
+    entry = _entry(name)
+    return entry.build(entry.read(options or {}))
 
 
 def options(name: str) -> list[tuple[str, Any, str]]:
     """Options of a task: name, default, help."""
     entry = _entry(name)
-    return [
-        (f.name, getattr(entry.options(), f.name), f.metadata.get("help", ""))
-        for f in dataclasses.fields(entry.options)
-    ]
+    defaults = entry.read({})
+    return [(f.name, getattr(defaults, f.name), f.metadata.get("help", "")) for f in dataclasses.fields(defaults)]
 
 
 def resolve(name: str, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """The options of a task with every default filled in, as plain TOML values; absent ones are left out."""
-    return to_dict(from_dict(_entry(name).options, options or {}, prefix="task."))
+    return to_dict(_entry(name).read(options or {}))
 
 
 def _entry(name: str) -> Entry:

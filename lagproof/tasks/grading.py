@@ -38,12 +38,12 @@ class Grader:
         """One grade a pair of right answer and response, in order. Never raises because of what they say."""
         looks = [first_look(gold, extract(response, self.form)) for gold, response in pairs]
         questions = list(dict.fromkeys(look for look in looks if isinstance(look, Question)))
-        replies = dict(zip(questions, self._pool.ask(questions), strict=True))
+        replies = dict(zip(questions, self._pool.ask([(q.gold, q.answer) for q in questions]), strict=True))
         grades = []
         for (gold, _), look in zip(pairs, looks, strict=True):
-            reply = replies[look] if isinstance(look, Question) else Reply(look)
+            reply = replies[look] if isinstance(look, Question) else Reply(look.value)
             self._report(gold, reply)
-            grades.append(Grade(reward(reply.verdict), reply.verdict.value))
+            grades.append(Grade(reward(Verdict(reply.word)), reply.word))
         return grades
 
     def close(self) -> None:
@@ -58,13 +58,13 @@ class Grader:
 
     def _report(self, gold: str, reply: Reply) -> None:
         """Count, and say once what nobody would see in a reward."""
-        self.counts[reply.verdict.value] += 1
-        if reply.verdict is Verdict.BAD_GOLD and gold not in self._reported:
+        self.counts[reply.word] += 1
+        if reply.word == Verdict.BAD_GOLD and gold not in self._reported:
             self._reported.add(gold)
             log.warning("the right answer %.200r cannot be read: its problem is skipped", gold)
-        elif reply.verdict is Verdict.FAILED and reply.error not in self._reported:
-            self._reported.add(reply.error)
-            log.warning("the verifier failed on an answer, which gets no reward: %s", reply.error)
+        elif reply.word == Verdict.FAILED and reply.detail not in self._reported:
+            self._reported.add(reply.detail)
+            log.warning("the verifier failed on an answer, which gets no reward: %s", reply.detail)
 
 
 def reward(verdict: Verdict) -> float:

@@ -15,13 +15,13 @@ import pytest
 
 from lagproof.errors import ConfigError, RunStoppedError
 from lagproof.tasks.answers import pool as pool_module
-from lagproof.tasks.answers.judge import Question, Verdict
+from lagproof.tasks.answers.judge import Verdict
 from lagproof.tasks.answers.pool import Limits, Pool
 from lagproof.tasks.grading import Grader
 
-HANGS = Question("42", r"\sum_{n=1}^{10^{9}} \sin(n^2)")
-EATS_MEMORY = Question("42", r"\operatorname{zeros}(3000,3000)")
-PLAIN = Question("2x", "x+x")
+HANGS = ("42", r"\sum_{n=1}^{10^{9}} \sin(n^2)")
+EATS_MEMORY = ("42", r"\operatorname{zeros}(3000,3000)")
+PLAIN = ("2x", "x+x")
 
 
 def children() -> set[int]:
@@ -41,13 +41,13 @@ def children() -> set[int]:
 def test_a_hanging_answer_is_killed_and_the_rest_goes_on() -> None:
     with Pool(Limits(time_s=2.0, workers=1)) as pool:
         replies = pool.ask([PLAIN, HANGS, PLAIN])
-        assert [r.verdict for r in replies] == [Verdict.CORRECT, Verdict.TIMED_OUT, Verdict.CORRECT]
+        assert [r.word for r in replies] == [Verdict.CORRECT, Verdict.TIMED_OUT, Verdict.CORRECT]
     assert not children()
 
 
 def test_memory_is_limited_and_failures_are_visible(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING), Grader(limits=Limits(time_s=60, workers=1, memory_mib=128)) as grader:
-        grades = grader.grade([("42", f"\\boxed{{{EATS_MEMORY.answer}}}"), ("2x", r"\boxed{x+x}")])
+        grades = grader.grade([("42", f"\\boxed{{{EATS_MEMORY[1]}}}"), ("2x", r"\boxed{x+x}")])
         assert [g.reason for g in grades] == ["failed", "correct"]
         assert grader.counts["failed"] == 1
     assert "the verifier failed" in caplog.text
@@ -55,28 +55,28 @@ def test_memory_is_limited_and_failures_are_visible(caplog: pytest.LogCaptureFix
 
 def test_a_process_killed_while_idle_costs_nothing() -> None:
     with Pool(Limits(time_s=60, workers=1)) as pool:
-        pool.start()
+        pool.ask([PLAIN])
         (victim,) = children()
         os.kill(victim, signal.SIGKILL)
         os.waitid(os.P_PID, victim, os.WEXITED | os.WNOWAIT)
         replies = pool.ask([PLAIN, PLAIN])
-    assert {r.verdict for r in replies} <= {Verdict.CORRECT, Verdict.FAILED}
-    assert replies[-1].verdict is Verdict.CORRECT
+    assert {r.word for r in replies} <= {Verdict.CORRECT, Verdict.FAILED}
+    assert replies[-1].word == Verdict.CORRECT
 
 
 def test_replies_come_in_the_order_of_the_questions() -> None:
-    questions = [Question(f"{i}x", f"{i + i % 2}x") for i in range(40)]
+    questions = [(f"{i}x", f"{i + i % 2}x") for i in range(40)]
     with Pool(Limits(time_s=60, workers=2)) as pool:
         replies = pool.ask(questions)
     expected = [Verdict.CORRECT if i % 2 == 0 else Verdict.WRONG for i in range(40)]
-    assert [r.verdict for r in replies] == expected
+    assert [r.word for r in replies] == expected
 
 
 def test_threads_may_share_a_pool() -> None:
     results: dict[int, list[Verdict]] = {}
 
     def ask(n: int) -> None:
-        results[n] = [r.verdict for r in pool.ask([Question(f"{n}y", f"{n}y+0"), Question("y", f"{n + 2}y")])]
+        results[n] = [r.word for r in pool.ask([(f"{n}y", f"{n}y+0"), ("y", f"{n + 2}y")])]
 
     with Pool(Limits(time_s=60, workers=1)) as pool:
         threads = [threading.Thread(target=ask, args=(n,)) for n in range(4)]
@@ -89,7 +89,7 @@ def test_threads_may_share_a_pool() -> None:
 
 def test_a_forgotten_pool_leaves_no_process() -> None:
     pool = Pool(Limits(workers=1))
-    pool.start()
+    pool.ask([PLAIN])
     assert children()
     del pool
     gc.collect()

@@ -1,4 +1,4 @@
-"""Killable processes that do the algebra, each answer under a wall-clock and a memory limit.
+"""Killable processes that grade what cannot be trusted, each answer under a wall-clock and a memory limit.
 
 The processes are plain subprocesses of the interpreter that talk over pipes: no fork of a program with threads, no
 second import of the caller's main module, no signal or alarm here. So it works from any thread.
@@ -22,7 +22,6 @@ from dataclasses import dataclass, field
 from typing import IO
 
 from lagproof.errors import ConfigError, RunStoppedError
-from lagproof.tasks.answers.judge import Question, Verdict
 
 START_LIMIT_S = 120.0
 """A process that is not ready by then will not be; the machine may be busy."""
@@ -55,12 +54,19 @@ class Limits:
             raise ConfigError(f"{self.workers} grading processes: must be >= 1")
 
 
+Question = tuple[str, ...]
+"""What a process is asked; what the texts mean is between its module and the caller."""
+
+TIMED_OUT, FAILED = "timed_out", "failed"
+"""Words that the pool itself may reply: stopped at the time limit; raised, crashed or ran out of memory."""
+
+
 @dataclass(frozen=True)
 class Reply:
-    """A verdict, and what went wrong if it is ``FAILED``."""
+    """One word of the process or of the pool, and what there is to say about it."""
 
-    verdict: Verdict
-    error: str = ""
+    word: str
+    detail: str = ""
 
 
 @dataclass(eq=False)
@@ -76,7 +82,7 @@ class _Worker:
         """Whether the process was there to take the question."""
         assert self.process.stdin is not None
         try:
-            self.process.stdin.write(json.dumps([question.gold, question.answer]).encode() + b"\n")
+            self.process.stdin.write(json.dumps(question).encode() + b"\n")
             self.process.stdin.flush()
         except BrokenPipeError:
             return False
@@ -115,10 +121,14 @@ class Pool:
     """Answers questions in processes; a hung or crashed one is killed and replaced.
 
     Processes start when the first question comes. Safe to use from several threads, one call at a time.
+
+    Args:
+        limits: of one answer.
+        module: run by the processes; see ``answers/worker.py`` for what it has to do.
     """
 
-    def __init__(self, limits: Limits | None = None) -> None:
-        self.limits = limits or Limits()
+    def __init__(self, limits: Limits | None = None, module: str = "lagproof.tasks.answers.worker") -> None:
+        self.limits, self._module = limits or Limits(), module
         self._workers: list[_Worker] = []
         self._lock = threading.Lock()
         self._closed = False
@@ -133,11 +143,7 @@ class Pool:
         with self._lock:
             if self._closed:
                 raise RuntimeError("the pool is closed")
-            return _Round(self._workers, self.limits, questions).run() if questions else []
-
-    def start(self) -> None:
-        """Start every process now and wait until they are ready."""
-        self.ask([Question("1", "x = 1")] * self.limits.workers)
+            return _Round(self._workers, self.limits, self._module, questions).run() if questions else []
 
     def close(self) -> None:
         """End every process. May be called twice."""
@@ -155,8 +161,8 @@ class Pool:
 class _Round:
     """One call of :meth:`Pool.ask`: hands questions to idle processes and waits for whichever comes first."""
 
-    def __init__(self, workers: list[_Worker], limits: Limits, questions: Sequence[Question]) -> None:
-        self.workers, self.limits, self.questions = workers, limits, questions
+    def __init__(self, workers: list[_Worker], limits: Limits, module: str, questions: Sequence[Question]) -> None:
+        self.workers, self.limits, self.module, self.questions = workers, limits, module, questions
         self.waiting = deque(range(len(questions)))
         self.replies: dict[int, Reply] = {}
         self.failed_starts = 0
@@ -184,7 +190,7 @@ class _Round:
                 self._drop(worker)
         room = self.limits.workers - len(self.workers)
         for _ in range(min(room, len(self.waiting) - starting)):
-            self.workers.append(_start(self.limits))
+            self.workers.append(_start(self.limits, self.module))
 
     def _wait(self) -> None:
         busy = [worker for worker in self.workers if worker.job is not None or not worker.ready]
@@ -197,17 +203,17 @@ class _Round:
                 self._take(key.data)
         now = time.monotonic()
         for worker in [w for w in self.workers if w in busy and now >= w.deadline]:
-            self._settle(worker, Reply(Verdict.TIMED_OUT), "it was not ready in time; ")
+            self._settle(worker, Reply(TIMED_OUT), "it was not ready in time; ")
 
     def _take(self, worker: _Worker) -> None:
         message = worker.receive()
         if message is None:
-            self._settle(worker, Reply(Verdict.FAILED), "")
+            self._settle(worker, Reply(FAILED), "")
         elif message and not worker.ready:
             worker.ready, self.failed_starts = True, 0
         elif message:
             assert worker.job is not None
-            self.replies[worker.job] = Reply(Verdict(message[0]), message[1])
+            self.replies[worker.job] = Reply(message[0], message[1])
             worker.job, worker.deadline = None, float("inf")
 
     def _settle(self, worker: _Worker, reply: Reply, why: str) -> None:
@@ -215,7 +221,7 @@ class _Round:
         job, ready = worker.job, worker.ready
         error = why + self._drop(worker)
         if job is not None:
-            self.replies[job] = reply if reply.verdict is Verdict.TIMED_OUT else Reply(reply.verdict, error)
+            self.replies[job] = reply if reply.word == TIMED_OUT else Reply(reply.word, error)
         elif not ready:
             self.failed_starts += 1
             if self.failed_starts >= _START_ATTEMPTS:
@@ -226,7 +232,7 @@ class _Round:
         return worker.end()
 
 
-def _start(limits: Limits) -> _Worker:
+def _start(limits: Limits, module: str) -> _Worker:
     path = os.pathsep.join(entry for entry in sys.path if entry)
     environment = {
         **os.environ,
@@ -235,7 +241,6 @@ def _start(limits: Limits) -> _Worker:
         "OMP_NUM_THREADS": "1",
         "OPENBLAS_NUM_THREADS": "1",
     }
-    module = "lagproof.tasks.answers.worker"
     errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", module, str(limits.time_s), str(limits.memory_mib)],

@@ -1,4 +1,4 @@
-"""The process that does algebra: one question a line in, one verdict a line out (JSON), until its input ends.
+"""The process that does algebra: one question a line in, one reply a line out (JSON), until its input ends.
 
 Run by ``pool`` as ``python -m lagproof.tasks.answers.worker LIMIT_S MEMORY_MIB``; it imports no torch.
 """
@@ -11,52 +11,71 @@ import os
 import resource
 import signal
 import sys
+from collections.abc import Callable
 from typing import TextIO
 
-from lagproof.tasks.answers.pool import OUT_OF_MEMORY
+from lagproof.tasks.answers.pool import FAILED, OUT_OF_MEMORY
 
 _GRACE_S = 5.0
 """The pool ends a hung process at the limit; a process whose pool is gone ends itself this much later."""
 
 
 def main() -> None:
+    logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns that time limits are off: the pool has them
+    serve(_prepare, _answer)
+
+
+def serve(prepare: Callable[[], None], answer: Callable[..., str]) -> None:
+    """Answer questions until the input ends.
+
+    Args:
+        prepare: imports and uses everything once, so that no answer pays for it.
+        answer: the word of the reply for the texts of a question.
+    """
     limit_s, memory_mib = float(sys.argv[1]), int(sys.argv[2])
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the run, which ends this process itself
-    logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns that time limits are off: the pool has them
     replies = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever a library prints is no reply
-    _prepare(memory_mib)
+    prepare()
+    _cap_memory(memory_mib)
     _send(replies, ["ready", ""])
     for line in sys.stdin:
         signal.setitimer(signal.ITIMER_REAL, limit_s + _GRACE_S)
-        reply = _answer(*json.loads(line))
+        reply = _guarded(answer, json.loads(line))
         signal.setitimer(signal.ITIMER_REAL, 0)
         _send(replies, reply)
 
 
-def _prepare(memory_mib: int) -> None:
-    """Import and use everything once, so that no answer pays for it, then cap the memory."""
+def _prepare() -> None:
     from lagproof.tasks.answers.reader import forbid_code
     from lagproof.tasks.answers.verify import compare
 
     forbid_code()
     for gold, answer in (("2x", r"\frac{4x}{2}"), (r"2\sqrt{3}", r"\sqrt{12}"), ("(1,2)", r"\{1,2\}")):
         compare(gold, answer)
+
+
+def _answer(gold: str, answer: str) -> str:
+    from lagproof.tasks.answers.verify import compare
+
+    return compare(gold, answer).value
+
+
+def _cap_memory(memory_mib: int) -> None:
+    """Limit the address space to what is in use now and so much more."""
     with open("/proc/self/statm", encoding="ascii") as statm:
         used = int(statm.read().split()[0]) * resource.getpagesize()
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (used + memory_mib * 2**20, hard))
 
 
-def _answer(gold: str, answer: str) -> list[str]:
-    from lagproof.tasks.answers.verify import compare
-
+def _guarded(answer: Callable[..., str], question: list[str]) -> list[str]:
     try:
-        return [compare(gold, answer).value, ""]
+        return [answer(*question), ""]
     except MemoryError:
         os._exit(OUT_OF_MEMORY)  # nothing here can be trusted any more; the pool starts another process
     except Exception as error:
-        return ["failed", f"{type(error).__name__}: {str(error)[:300]}"]
+        return [FAILED, f"{type(error).__name__}: {str(error)[:300]}"]
 
 
 def _send(replies: TextIO, reply: list[str]) -> None:

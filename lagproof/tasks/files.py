@@ -1,0 +1,223 @@
+"""Rows of a data set: a JSON Lines or parquet file, a folder of them, or a Hugging Face name. Imports no torch."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lagproof.errors import InputError
+
+SUFFIXES = (".jsonl", ".json", ".parquet")
+_HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+_SPLITS = ("train", "validation", "valid", "dev", "test")
+_HOW = "give a .jsonl or .parquet file, a folder of them, or a Hugging Face data set name such as openai/gsm8k"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row and where it stands, for messages: ``train.jsonl, line 17``."""
+
+    where: str
+    values: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the rows of one split come from.
+
+    Attributes:
+        path: a file, a folder, or a Hugging Face data set name.
+        split: which files of a folder, or which split of a data set.
+        subset: configuration of a Hugging Face data set.
+    """
+
+    path: str
+    split: str
+    subset: str | None = None
+
+
+def has_split(source: Source) -> bool:
+    """Whether a folder or a Hugging Face data set has the split; a file has no splits."""
+    path = Path(source.path).expanduser()
+    if path.is_dir():
+        return bool(_split_files(path, source.split))
+    if path.is_file() or not _is_hub_name(source.path):
+        return False
+    library = _library(source)
+    with _fetching(source):
+        return source.split in library.get_dataset_split_names(source.path, source.subset)
+
+
+def rows(source: Source, unique: Sequence[str] = ()) -> Iterator[Row]:
+    """Every row, in order.
+
+    Args:
+        source: where from.
+        unique: path of a column (``("extra_info", "index")``): of the rows with the same value only the first counts.
+            In a parquet file the others are never built, so that a hundredfold repetition costs little.
+
+    Raises:
+        InputError: nothing there, an unknown kind of file, a line that is not a JSON object, a damaged parquet file,
+            or a data set that cannot be fetched.
+    """
+    path = Path(source.path).expanduser()
+    if path.is_dir():
+        files = _folder_files(path, source.split)
+    elif path.is_file():
+        files = [path]
+    elif _is_hub_name(source.path):
+        yield from _first_of_each(_hub_rows(source), unique, set())
+        return
+    else:
+        raise InputError(f"{source.path}: no such file or folder; {_HOW}")
+    seen: set[Any] = set()
+    for file in files:
+        yield from _file_rows(file, unique, seen)
+
+
+def _all_files(folder: Path) -> list[Path]:
+    return sorted(file for file in folder.rglob("*") if file.suffix in SUFFIXES)
+
+
+def _folder_files(folder: Path, split: str) -> list[Path]:
+    """Files of a split; of a folder that names no splits, every file."""
+    files = _all_files(folder)
+    if not files:
+        raise InputError(f"{folder}: no {' or '.join(SUFFIXES)} file in this folder; {_HOW}")
+    found = _split_files(folder, split)
+    named = [name for name in _SPLITS if _split_files(folder, name)]
+    if not found and named:
+        raise InputError(f"{folder}: no files of split {split!r}; the folder has {', '.join(named)}")
+    return found or files
+
+
+def _split_files(folder: Path, split: str) -> list[Path]:
+    """Files named after the split (``test.jsonl``, ``test-00000-of-00001.parquet``) or below a folder of its name."""
+    name = re.compile(rf"{re.escape(split)}(?:[-_.].*)?")
+    return [
+        file for file in _all_files(folder) if name.fullmatch(file.stem) or split in file.relative_to(folder).parts[:-1]
+    ]
+
+
+def _is_hub_name(path: str) -> bool:
+    return _HUB_NAME.fullmatch(path) is not None and Path(path).suffix not in SUFFIXES
+
+
+def at(values: Mapping[str, Any], path: Sequence[str]) -> Any:
+    """The value under a path of columns, ``None`` where one is missing."""
+    value: Any = values
+    for name in path:
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
+
+
+def _first_of_each(found: Iterator[Row], unique: Sequence[str], seen: set[Any]) -> Iterator[Row]:
+    for row in found:
+        key = at(row.values, unique) if unique else None
+        if key is None or key not in seen:
+            seen.add(key)
+            yield row
+
+
+def _file_rows(file: Path, unique: Sequence[str], seen: set[Any]) -> Iterator[Row]:
+    if file.suffix == ".parquet":
+        return _parquet_rows(file, unique, seen)
+    if file.suffix == ".json":
+        return _first_of_each(_json_rows(file), unique, seen)
+    if file.suffix == ".jsonl":
+        return _first_of_each(_jsonl_rows(file), unique, seen)
+    raise InputError(f"{file}: files of this kind are not read; must be {', '.join(SUFFIXES)}")
+
+
+def _jsonl_rows(file: Path) -> Iterator[Row]:
+    with file.open("rb") as lines:
+        for number, line in enumerate(lines, start=1):
+            if not line.strip():
+                continue
+            where = f"{file}, line {number}"
+            try:
+                yield _row(where, json.loads(line))
+            except (json.JSONDecodeError, UnicodeDecodeError) as error:
+                raise InputError(f"{where}: not JSON: {error}; each line must be one JSON object") from error
+
+
+def _json_rows(file: Path) -> Iterator[Row]:
+    try:
+        content = json.loads(file.read_bytes())
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{file}: not JSON: {error}; for one object a line name the file .jsonl") from error
+    if isinstance(content, dict):  # one problem a file, as the MATH data set was published
+        content = [content]
+    if not isinstance(content, list):
+        raise InputError(f"{file}: must hold a list of objects; for one object a line name the file .jsonl")
+    for number, value in enumerate(content, start=1):
+        yield _row(f"{file}, element {number}", value)
+
+
+def _row(where: str, value: Any) -> Row:
+    if not isinstance(value, dict):
+        raise InputError(f"{where}: is a JSON {type(value).__name__}; must be an object with named columns")
+    return Row(where, value)
+
+
+def _parquet_rows(file: Path, unique: Sequence[str], seen: set[Any]) -> Iterator[Row]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    before = 0
+    try:
+        for batch in pq.ParquetFile(file).iter_batches(batch_size=4096):
+            keys = _column(batch, unique)
+            fresh = list(range(len(batch))) if keys is None else []
+            for number, key in enumerate(keys or ()):
+                if key is None or key not in seen:
+                    seen.add(key)
+                    fresh.append(number)
+            for number, values in zip(fresh, batch.take(pa.array(fresh, pa.int64())).to_pylist(), strict=True):
+                yield Row(f"{file}, row {before + number + 1}", values)
+            before += len(batch)
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{file}: not a parquet file that can be read: {error}") from error
+
+
+def _column(batch: Any, path: Sequence[str]) -> list[Any] | None:
+    """One column of a batch of parquet rows as Python values, ``None`` where it has no such column."""
+    if not path or path[0] not in batch.schema.names:
+        return None
+    return [at({path[0]: value}, path) for value in batch.column(path[0]).to_pylist()]
+
+
+def _hub_rows(source: Source) -> Iterator[Row]:
+    library = _library(source)
+    with _fetching(source):
+        data = library.load_dataset(source.path, source.subset, split=source.split)
+    for number, values in enumerate(data):
+        yield Row(f"{source.path} ({source.split}), row {number + 1}", values)
+
+
+def _library(source: Source) -> Any:
+    if importlib.util.find_spec("datasets") is None:
+        raise InputError(
+            f"{source.path}: no such file or folder, and fetching a Hugging Face data set of that name needs the "
+            "datasets library: pip install 'lagproof[datasets]', or give the path of a .jsonl or .parquet file"
+        )
+    return importlib.import_module("datasets")
+
+
+@contextmanager
+def _fetching(source: Source) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # the library raises errors of many libraries: network, names, formats
+        raise InputError(
+            f"data set {source.path!r}, split {source.split!r}: cannot be fetched "
+            f"({type(error).__name__}: {str(error)[:300]}); without a network download one of its files elsewhere "
+            "and give the path of the .jsonl or .parquet file"
+        ) from error

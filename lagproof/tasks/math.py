@@ -1,0 +1,201 @@
+"""Mathematics in words: published data sets, files with a column map, and a generator. Imports no torch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from lagproof.errors import ConfigError, InputError
+from lagproof.tasks.answers.extract import Form
+from lagproof.tasks.answers.pool import Limits
+from lagproof.tasks.files import Source, has_split, rows
+from lagproof.tasks.grading import Grader
+from lagproof.tasks.prompts import Prompting
+from lagproof.tasks.schemas import SCHEMAS, Columns, Item, Schema, items
+from lagproof.tasks.task import Answer, Grade, Problem
+from lagproof.tasks.words import word_problem
+
+_TRAIN, _EVAL = 0, 1
+_FORMS = " | ".join(Form)
+
+
+@dataclass(frozen=True)
+class PromptOptions:
+    """Options that every task in words has."""
+
+    label: str | None = field(default=None, metadata={"help": "name in metrics; absent: the task's own"})
+    prompt: str = field(default="chat", metadata={"help": "chat (the model's chat template) | plain"})
+    answer_form: str = field(default=str(Form.BOXED), metadata={"help": f"where the answer is: {_FORMS}"})
+    instruction: str | None = field(default=None, metadata={"help": "asks for the form; absent: the usual sentence"})
+    system: str | None = field(default=None, metadata={"help": "system message, chat only"})
+    shots: int = field(default=0, metadata={"help": "worked examples in front of the question"})
+    limit_s: float = field(default=5.0, metadata={"help": "wall-clock limit of grading one answer"})
+    memory_mib: int = field(default=1024, metadata={"help": "memory limit of grading one answer"})
+    graders: int = field(default=2, metadata={"help": "grading processes at most; started when first needed"})
+
+    def prompting(self) -> Prompting:
+        """How questions are put."""
+        return Prompting(self.prompt, self.form(), self.instruction, self.system, self.shots)
+
+    def form(self) -> Form:
+        """How answers are marked."""
+        if self.answer_form not in list(Form):
+            raise ConfigError(f"task.answer_form = {self.answer_form!r}: must be {_FORMS}")
+        return Form(self.answer_form)
+
+    def limits(self) -> Limits:
+        """What grading one answer may cost."""
+        return Limits(self.limit_s, self.memory_mib, self.graders)
+
+
+@dataclass(frozen=True)
+class WordOptions(PromptOptions):
+    """Options of the generator."""
+
+    seed: int = field(default=0, metadata={"help": "which problems"})
+    largest: int = field(default=20, metadata={"help": "largest number in a problem, >= 4"})
+
+    def __post_init__(self) -> None:
+        if self.largest < 4:
+            raise ConfigError(f"task.largest = {self.largest}: must be >= 4")
+        if self.seed < 0:
+            raise ConfigError(f"task.seed = {self.seed}: must be >= 0")
+
+
+@dataclass(frozen=True)
+class DataOptions(PromptOptions):
+    """Options of a data set."""
+
+    path: str | None = field(default=None, metadata={"help": "a file, a folder, or a Hugging Face data set name"})
+    split: str = field(default="train", metadata={"help": "files of the folder, or split, to train on"})
+    subset: str | None = field(default=None, metadata={"help": "configuration of a Hugging Face data set"})
+    eval_path: str | None = field(default=None, metadata={"help": "problems to evaluate on; absent: as path"})
+    eval_split: str = field(default="test", metadata={"help": "files of the folder, or split, to evaluate on"})
+    held_out: float = field(
+        default=0.1,
+        metadata={"help": "share of path evaluated on and not trained on where there is no other; 0: both on all"},
+    )
+    question_column: str | None = field(default=None, metadata={"help": "dotted path; absent: the usual names"})
+    gold_column: str | None = field(default=None, metadata={"help": "dotted path; absent: the usual names"})
+    id_column: str | None = field(default=None, metadata={"help": "dotted path; absent: the usual names, or numbers"})
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.held_out < 1:
+            raise ConfigError(f"task.held_out = {self.held_out}: must be in [0, 1)")
+
+    def columns(self) -> Columns:
+        """The columns that were chosen."""
+        return Columns(self.question_column, self.gold_column, self.id_column)
+
+
+@dataclass(frozen=True)
+class Problems:
+    """Training and evaluation problems by index; a size of ``None`` never ends."""
+
+    size: int | None
+    eval_size: int | None
+    train: Callable[[int], Item]
+    evaluation: Callable[[int], Item]
+
+
+class MathTask:
+    """Problems with a right answer, put as a prompt and graded by what the response says.
+
+    Reward: 1 for a right answer, NaN where the data set's own answer cannot be read, else 0. Whether the response
+    was cut off does not matter by itself: without its end it has no answer.
+    """
+
+    def __init__(self, name: str, problems: Problems, options: PromptOptions) -> None:
+        self._name, self._problems = name, problems
+        self._prompting = options.prompting()
+        self._grader = Grader(options.form(), options.limits())
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def size(self) -> int | None:
+        return self._problems.size
+
+    @property
+    def eval_size(self) -> int | None:
+        return self._problems.eval_size
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How often each reason was given since the start."""
+        return dict(self._grader.counts)
+
+    def problem(self, index: int) -> Problem:
+        return self._problem(self._problems.train(index))
+
+    def eval_problem(self, index: int) -> Problem:
+        return self._problem(self._problems.evaluation(index))
+
+    def grade(self, answers: Sequence[Answer]) -> list[Grade]:
+        return self._grader.grade([(a.problem.gold, self._prompting.cut(a.text)) for a in answers])
+
+    def close(self) -> None:
+        self._grader.close()
+
+    def _problem(self, item: Item) -> Problem:
+        return Problem(item.id, self._prompting.prompt(item.question), item.gold, self._name)
+
+
+def word_task(options: WordOptions, name: str = "words") -> MathTask:
+    """Word problems without end; one question in eight is only evaluated on."""
+
+    def item(split: int, index: int) -> Item:
+        made = word_problem(options.seed, split, index, options.largest, held_out=split == _EVAL)
+        identity = f"words-{('train', 'eval')[split]}-{index}"
+        return Item(identity, made.question, made.answer, identity)
+
+    problems = Problems(None, 10_000, lambda i: item(_TRAIN, i), lambda i: item(_EVAL, i))
+    return MathTask(options.label or name, problems, options)
+
+
+def data_task(options: DataOptions, name: str) -> MathTask:
+    """A data set. Only ``eval_path`` given: all of it is evaluated on and nothing trained on.
+
+    Raises:
+        InputError: nothing to read, or rows that cannot be used.
+    """
+    schema = SCHEMAS[name]
+    if options.path is None and options.eval_path is None:
+        published = f", for example {schema.published}" if schema.published else ""
+        raise InputError(
+            f"task {name!r} needs task.path: a .jsonl or .parquet file, a folder of them, "
+            f"or a Hugging Face data set name{published}"
+        )
+    train, evaluation = _splits(options, schema)
+    problems = Problems(len(train), len(evaluation), train.__getitem__, evaluation.__getitem__)
+    return MathTask(options.label or name, problems, options)
+
+
+def _splits(options: DataOptions, schema: Schema) -> tuple[list[Item], list[Item]]:
+    def read(source: Source) -> list[Item]:
+        found = items(list(rows(source, schema.unique)), schema, options.columns())
+        if not found:
+            raise InputError(f"{source.path}: the data set is empty; must have at least one problem")
+        return found
+
+    train = [] if options.path is None else read(Source(options.path, options.split, options.subset))
+    place = options.eval_path or options.path
+    assert place is not None
+    test = Source(place, options.eval_split, options.subset)
+    if options.eval_path is not None or has_split(test):
+        return train, read(test)
+    return _hold_out(train, options.held_out)
+
+
+def _hold_out(found: list[Item], share: float) -> tuple[list[Item], list[Item]]:
+    """A fixed random share for evaluation, the rest for training, both in the order of the data set."""
+    count = math.ceil(share * len(found))
+    if count == 0 or len(found) < 2:
+        return found, found
+    chosen = set(np.random.default_rng(len(found)).permutation(len(found))[:count].tolist())
+    return [x for i, x in enumerate(found) if i not in chosen], [x for i, x in enumerate(found) if i in chosen]

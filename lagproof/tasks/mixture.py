@@ -1,0 +1,134 @@
+"""Several tasks in one run, each with its share of the problems and its own metrics. Imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import count, islice
+from typing import Any
+
+import numpy as np
+
+from lagproof.errors import ConfigError, InputError
+from lagproof.tasks.order import position
+from lagproof.tasks.task import Answer, Grade, Problem, Task
+
+_BLOCK = 1000
+_MAX_EVAL = 10_000
+
+
+@dataclass(frozen=True)
+class MixtureOptions:
+    """Options of a mixture."""
+
+    tasks: list = field(  # type: ignore[type-arg]
+        default_factory=list,
+        metadata={"help": "tables with name, weight (1 by default), and the options of that task"},
+    )
+    seed: int = field(default=0, metadata={"help": "order of the tasks and of their problems"})
+
+
+class MixtureTask:
+    """An endless stream in which each task has its share in every thousand problems.
+
+    Which task a place of the stream belongs to, and which of its problems comes there, depend on the seed and the
+    place alone. Evaluation takes one problem of each task in turn, until a task has no more.
+    """
+
+    def __init__(self, parts: Sequence[Task], weights: Sequence[float], seed: int = 0) -> None:
+        if not parts:
+            raise ConfigError("task.tasks is empty: must name at least one task, for example [{name = 'words'}]")
+        names = [part.name for part in parts]
+        if len(set(names)) < len(names):
+            raise ConfigError(f"task.tasks are named {', '.join(names)}: give each its own label, metrics go by it")
+        if not all(weight > 0 for weight in weights):
+            raise ConfigError(f"weights {list(weights)}: must be > 0")
+        for part in parts:
+            if part.size == 0:
+                raise InputError(f"task {part.name!r} has nothing to train on: set its path")
+        self._parts, self._quota, self._seed = list(parts), _quotas(weights), seed
+        self._by_name = dict(zip(names, parts, strict=True))
+        self._evaluation = list(islice(_in_turn([part.eval_size for part in parts]), _MAX_EVAL))
+
+    @property
+    def name(self) -> str:
+        return "mixture"
+
+    @property
+    def size(self) -> int | None:
+        return None
+
+    @property
+    def eval_size(self) -> int | None:
+        return len(self._evaluation)
+
+    def problem(self, index: int) -> Problem:
+        block, place = divmod(index, _BLOCK)
+        part, rank = _block(self._quota, self._seed, block)[place]
+        cursor = block * self._quota[part] + rank
+        task = self._parts[part]
+        return task.problem(position(cursor, task.size, self._seed)[1])
+
+    def eval_problem(self, index: int) -> Problem:
+        part, place = self._evaluation[index]
+        return self._parts[part].eval_problem(place)
+
+    def grade(self, answers: Sequence[Answer]) -> list[Grade]:
+        grades: dict[int, Grade] = {}
+        for name, task in self._by_name.items():
+            own = [i for i, answer in enumerate(answers) if answer.problem.task == name]
+            grades |= zip(own, task.grade([answers[i] for i in own]), strict=True)
+        return [grades[i] for i in range(len(answers))]
+
+    def close(self) -> None:
+        for part in self._parts:
+            part.close()
+
+
+def parts_of(options: MixtureOptions) -> list[tuple[str, float, Mapping[str, Any]]]:
+    """Name, weight and options of each task.
+
+    Raises:
+        ConfigError: an entry that is no table with a name, or a weight that is no number.
+    """
+    out = []
+    for number, entry in enumerate(options.tasks):
+        if not isinstance(entry, Mapping) or not isinstance(entry.get("name"), str):
+            raise ConfigError(f"task.tasks[{number}] = {entry!r}: must be a table with a name")
+        weight = entry.get("weight", 1.0)
+        if isinstance(weight, bool) or not isinstance(weight, int | float):
+            raise ConfigError(f"task.tasks[{number}].weight = {weight!r}: must be a number > 0")
+        out.append((entry["name"], float(weight), {k: v for k, v in entry.items() if k not in ("name", "weight")}))
+    return out
+
+
+def _quotas(weights: Sequence[float]) -> tuple[int, ...]:
+    """Problems of each task in a block: the nearest whole shares that sum to it, at least one each."""
+    shares = np.asarray(weights, dtype=float) / np.sum(weights) * _BLOCK
+    quotas = np.maximum(np.floor(shares), 1).astype(int)
+    while quotas.sum() < _BLOCK:
+        quotas[np.argmax(shares - quotas)] += 1
+    while quotas.sum() > _BLOCK:
+        quotas[np.argmax(np.where(quotas > 1, quotas - shares, -np.inf))] -= 1
+    return tuple(quotas.tolist())
+
+
+@lru_cache(maxsize=4)
+def _block(quotas: tuple[int, ...], seed: int, block: int) -> list[tuple[int, int]]:
+    """Task and its rank within the block, for each place of a block."""
+    order = np.random.default_rng([seed, block]).permutation(np.repeat(np.arange(len(quotas)), quotas))
+    ranks = [0] * len(quotas)
+    out = []
+    for part in order.tolist():
+        out.append((part, ranks[part]))
+        ranks[part] += 1
+    return out
+
+
+def _in_turn(sizes: Sequence[int | None]) -> Iterator[tuple[int, int]]:
+    for place in count():
+        left = [part for part, size in enumerate(sizes) if size is None or place < size]
+        if not left:
+            return
+        yield from ((part, place) for part in left)

@@ -1,0 +1,92 @@
+"""From a question to a prompt: chat messages or plain text, with the answer format asked for once. No torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from lagproof.errors import ConfigError
+from lagproof.tasks.answers.extract import Form
+from lagproof.tasks.words import word_problem
+
+INSTRUCTIONS = {
+    Form.BOXED: "Please reason step by step, and put your final answer within \\boxed{}.",
+    Form.MARKED: 'Please reason step by step, and end with a line "Answer: " followed by your final answer.',
+    Form.WHOLE: "Give the final answer and nothing else.",
+}
+_ASKS = {Form.BOXED: ("\\boxed",), Form.MARKED: ("Answer:", "answer is", "####"), Form.WHOLE: ()}
+_EXAMPLES = 3
+_QUESTION, _ANSWER = "Question:", "Answer:"
+
+
+@dataclass(frozen=True)
+class Prompting:
+    """How questions are put.
+
+    Attributes:
+        style: ``chat`` (messages for the model's chat template) or ``plain`` (text).
+        form: how the answer is to be marked.
+        instruction: sentence that asks for the form; ``None`` takes the usual one. It is left out where the question
+            already asks for that form, and where it is empty.
+        system: system message, chat only; ``None`` for none.
+        shots: worked examples in front, of our own word problems.
+    """
+
+    style: str = "chat"
+    form: Form = Form.BOXED
+    instruction: str | None = None
+    system: str | None = None
+    shots: int = 0
+
+    def __post_init__(self) -> None:
+        if self.style not in ("chat", "plain"):
+            raise ConfigError(f"task.prompt = {self.style!r}: must be chat | plain")
+        if self.shots < 0:
+            raise ConfigError(f"task.shots = {self.shots}: must be >= 0")
+        if self.system is not None and self.style == "plain":
+            raise ConfigError("task.system is a chat message: leave it out, or set task.prompt = 'chat'")
+
+    def prompt(self, question: str | Sequence[Mapping[str, str]]) -> str | list[dict[str, str]]:
+        """The prompt of a question."""
+        if self.style == "plain":
+            text = question if isinstance(question, str) else "\n\n".join(m["content"] for m in question)
+            return self._plain(text)
+        messages = [{"role": "user", "content": question}] if isinstance(question, str) else list(map(dict, question))
+        messages[-1] = {**messages[-1], "content": self._asked(messages[-1]["content"])}
+        system = [] if self.system is None else [{"role": "system", "content": self.system}]
+        shots = [
+            {"role": role, "content": content}
+            for question, answer in self.examples()
+            for role, content in (("user", self._asked(question)), ("assistant", answer))
+        ]
+        return system + shots + messages
+
+    def cut(self, response: str) -> str:
+        """A response without the further questions that a plain continuation may invent."""
+        return response if self.style == "chat" else response.split(f"\n{_QUESTION}", 1)[0]
+
+    def examples(self) -> list[tuple[str, str]]:
+        """Worked examples: question and answer in the form that is asked for."""
+        problems = [word_problem(0, _EXAMPLES, i, largest=30, held_out=False) for i in range(self.shots)]
+        return [(p.question, worked(p.step, p.answer, self.form)) for p in problems]
+
+    def _plain(self, question: str) -> str:
+        instruction = "" if self.shots else self._instruction(question)
+        head = "".join(f"{_QUESTION} {q}\n{_ANSWER} {a}\n\n" for q, a in self.examples())
+        return f"{head}{_QUESTION} {question.strip()}{' ' + instruction if instruction else ''}\n{_ANSWER}"
+
+    def _asked(self, question: str) -> str:
+        instruction = self._instruction(question)
+        return f"{question.rstrip()}\n{instruction}" if instruction else question
+
+    def _instruction(self, question: str) -> str:
+        instruction = INSTRUCTIONS[self.form] if self.instruction is None else self.instruction
+        return "" if any(word in question for word in _ASKS[self.form]) else instruction
+
+
+def worked(step: str, answer: str, form: Form) -> str:
+    """A worked answer that ends as ``form`` asks."""
+    if form is Form.WHOLE:
+        return answer
+    end = f"The answer is \\boxed{{{answer}}}." if form is Form.BOXED else f"The answer is {answer}."
+    return f"{step}. {end}"

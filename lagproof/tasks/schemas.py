@@ -1,0 +1,166 @@
+"""What the columns of a published data set mean. Imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lagproof.errors import InputError
+from lagproof.tasks.answers.extract import last_box
+from lagproof.tasks.files import Row, at
+
+QUESTIONS = ("problem", "question", "Problem", "Question", "prompt", "query")
+GOLDS = ("answer", "Answer", "ground_truth", "gold", "final_answer", "solution", "Solution")
+IDS = ("id", "ID", "problem_id", "unique_id", "custom_id")
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns to read, as dotted paths (``reward_model.ground_truth``); ``None`` looks for the usual names."""
+
+    question: str | None = None
+    gold: str | None = None
+    id: str | None = None
+
+
+@dataclass(frozen=True)
+class Item:
+    """A problem as the data set has it.
+
+    Attributes:
+        id: unique in the data set.
+        question: text, or chat messages.
+        gold: the right answer, as text.
+        where: for messages.
+    """
+
+    id: str
+    question: str | Sequence[Mapping[str, str]]
+    gold: str
+    where: str
+
+
+@dataclass(frozen=True)
+class Schema:
+    """How a data set is laid out.
+
+    Attributes:
+        name: of the data set; ids that are missing are made of it.
+        columns: where a row has what.
+        unique: rows with the same value here are one problem.
+        gold_of: takes the right answer out of the gold column.
+        published: a name under which it can be fetched, for messages.
+    """
+
+    name: str
+    columns: Columns = Columns()
+    unique: Sequence[str] = ()
+    gold_of: Callable[[str], str] = str.strip
+    published: str | None = None
+
+
+def after_hashes(solution: str) -> str:
+    """The answer of a GSM8K solution: what follows the last ``####``; the text itself where there is none."""
+    return solution.rpartition("####")[2].strip()
+
+
+def boxed_or_whole(solution: str) -> str:
+    """The answer of a MATH solution: its last box; the text itself where there is none."""
+    return (last_box(solution) or "") if "\\boxed" in solution or "\\fbox" in solution else solution.strip()
+
+
+SCHEMAS = {
+    schema.name: schema
+    for schema in (
+        Schema("gsm8k", Columns("question", "answer"), gold_of=after_hashes, published="openai/gsm8k"),
+        Schema("math", gold_of=boxed_or_whole, published="HuggingFaceH4/MATH-500"),
+        Schema("aime", gold_of=boxed_or_whole, published="HuggingFaceH4/aime_2024"),
+        Schema("amc", gold_of=boxed_or_whole, published="math-ai/amc23"),
+        Schema(
+            "dapo-math-17k",
+            Columns("prompt", "reward_model.ground_truth", "extra_info.index"),
+            unique=("extra_info", "index"),
+            published="BytedTsinghua-SIA/DAPO-Math-17k",
+        ),
+        Schema(
+            "dolci-rl-zero-math",
+            Columns("messages", "ground_truth"),
+            gold_of=boxed_or_whole,
+            published="allenai/Dolci-RL-Zero-Math-7B",
+        ),
+        Schema("jsonl", gold_of=boxed_or_whole),
+        Schema("parquet", gold_of=boxed_or_whole),
+    )
+}
+
+
+def items(rows: Sequence[Row], schema: Schema, columns: Columns) -> list[Item]:
+    """Rows as problems.
+
+    Args:
+        rows: of one split.
+        schema: how the data set is laid out.
+        columns: chosen by the user; they come before those of the schema.
+
+    Raises:
+        InputError: a missing column, an empty question or gold, a value of the wrong kind, or an id that occurs twice.
+    """
+    out: list[Item] = []
+    seen: dict[str, str] = {}
+    for number, row in enumerate(rows):
+        question = _question(_value(row, columns.question or schema.columns.question, QUESTIONS, "question"), row)
+        gold = schema.gold_of(_gold(_value(row, columns.gold or schema.columns.gold, GOLDS, "gold"), row))
+        if not gold:
+            raise InputError(f"{row.where}: the right answer is empty; correct the row or take it out")
+        identity = _id(row, columns.id or schema.columns.id)
+        item = Item(f"{schema.name}-{number}" if identity is None else identity, question, gold, row.where)
+        if item.id in seen:
+            raise InputError(
+                f"{row.where}: id {item.id!r} again, as in {seen[item.id]}; ids must be unique, "
+                "because samples are grouped by them: take one row out or choose another task.id_column"
+            )
+        seen[item.id] = row.where
+        out.append(item)
+    return out
+
+
+def _value(row: Row, column: str | None, usual: Sequence[str], role: str) -> Any:
+    names = (column,) if column else usual
+    for name in names:
+        value = at(row.values, name.split("."))
+        if value is not None:
+            return value
+    raise InputError(
+        f"{row.where}: no {role} column: looked for {', '.join(names)}, the row has {', '.join(row.values)}; "
+        f"set task.{role}_column"
+    )
+
+
+def _question(value: Any, row: Row) -> str | Sequence[Mapping[str, str]]:
+    if isinstance(value, str) and value.strip():
+        return value
+    if isinstance(value, list) and value and all(_is_message(message) for message in value):
+        return [{"role": message["role"], "content": message["content"]} for message in value]
+    raise InputError(f"{row.where}: the question is {value!r:.80}; must be text, or a list of chat messages")
+
+
+def _is_message(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(isinstance(value.get(key), str) for key in ("role", "content"))
+
+
+def _gold(value: Any, row: Row) -> str:
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise InputError(f"{row.where}: the right answer is {value!r:.80}; must be text or a number")
+    return str(value)
+
+
+def _id(row: Row, column: str | None) -> str | None:
+    if column:
+        value = at(row.values, column.split("."))
+        if value is None:
+            raise InputError(f"{row.where}: no column {column!r}; the row has {', '.join(row.values)}")
+        return str(value)
+    return next((str(row.values[name]) for name in IDS if row.values.get(name) is not None), None)

@@ -1,0 +1,85 @@
+"""Several tasks in one run."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from lagproof import tasks
+from lagproof.errors import ConfigError, InputError, UnknownNameError
+from lagproof.tasks.mixture import _quotas
+from lagproof.tasks.task import Answer
+
+THREE_TO_ONE = {"tasks": [{"name": "words", "weight": 3}, {"name": "arithmetic", "terms": 3}]}
+
+
+def test_each_task_has_its_share_in_every_thousand() -> None:
+    task = tasks.build("mixture", THREE_TO_ONE)
+    assert task.size is None
+    for block in (0, 7):
+        shares = Counter(task.problem(1000 * block + i).task for i in range(1000))
+        assert shares == {"words": 750, "arithmetic": 250}
+    first = [task.problem(i).task for i in range(40)]
+    assert len(set(first)) == 2
+
+
+def test_every_problem_of_a_part_comes_once_an_epoch(tmp_path: Path) -> None:
+    rows = [{"id": str(i), "problem": f"{i}?", "answer": "1"} for i in range(37)]
+    path = tmp_path / "x.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    options = {"tasks": [{"name": "jsonl", "path": str(path), "held_out": 0.0}, {"name": "arithmetic"}]}
+    task = tasks.build("mixture", options)
+    ids = [p.id for p in map(task.problem, range(3000)) if p.task == "jsonl"]
+    for epoch in range(len(ids) // 37):
+        assert len(set(ids[37 * epoch : 37 * epoch + 37])) == 37
+    again = tasks.build("mixture", options)
+    assert [again.problem(i).id for i in (2999, 5, 1234)] == [task.problem(i).id for i in (2999, 5, 1234)]
+
+
+def test_grades_go_to_the_task_of_the_problem() -> None:
+    task = tasks.build("mixture", THREE_TO_ONE)
+    problems = [task.problem(i) for i in range(30)]
+    right = [p.gold if p.task == "arithmetic" else f"\\boxed{{{p.gold}}}" for p in problems]
+    grades = task.grade([Answer(p, text) for p, text in zip(problems, right, strict=True)])
+    assert {g.reason for g in grades} == {"correct"}
+    assert task.grade([]) == []
+    task.close()
+
+
+def test_evaluation_takes_turns() -> None:
+    task = tasks.build("mixture", THREE_TO_ONE)
+    assert task.eval_size == 10_000
+    assert Counter(task.eval_problem(i).task for i in range(10)) == {"words": 5, "arithmetic": 5}
+
+
+def test_quotas_sum_to_a_block_and_starve_nobody() -> None:
+    for weights in ([1, 1, 1], [1, 1e-9], [0.3, 0.3, 0.4], [5] * 7):
+        quotas = _quotas(weights)
+        assert sum(quotas) == 1000
+        assert min(quotas) >= 1
+
+
+@pytest.mark.parametrize(
+    ("parts", "error", "message"),
+    [
+        ([], ConfigError, "task.tasks is empty"),
+        (["words"], ConfigError, r"task\.tasks\[0\] = 'words': must be a table with a name"),
+        ([{"name": "words"}, {"name": "words"}], ConfigError, "give each its own label"),
+        ([{"name": "words", "weight": 0}], ConfigError, "must be > 0"),
+        ([{"name": "words", "weight": "x"}], ConfigError, r"weight = 'x'"),
+        ([{"name": "wrds"}], UnknownNameError, "did you mean 'words'"),
+    ],
+)
+def test_mixtures_that_cannot_be(parts: list[object], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        tasks.build("mixture", {"tasks": parts})
+
+
+def test_a_part_without_training_problems(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_text(json.dumps({"problem": "?", "answer": "1"}) + "\n")
+    with pytest.raises(InputError, match="nothing to train on"):
+        tasks.build("mixture", {"tasks": [{"name": "jsonl", "eval_path": str(path)}]})
