@@ -111,7 +111,7 @@ def train(
 
 
 @app.command(
-    help="Objectives x lags x seeds side by side, in parallel processes: a table and a page. The same command continues "
+    help="Objectives x lags x seeds side by side, in parallel processes: a table and a page. The same command goes on "
     "where it was interrupted. SOURCE is a preset (demo, asympo, sat) or a TOML file."
 )
 def compare(
