@@ -10,12 +10,20 @@ from typing import Any
 import tomli_w
 
 from lagproof.errors import RunDirError
-from lagproof.experiments.comparison import Comparison, Findings, find, is_comparison, pooled, read_comparison
+from lagproof.experiments.comparison import (
+    GRID_FILE,
+    Comparison,
+    Findings,
+    find,
+    is_comparison,
+    pooled,
+    read_comparison,
+)
 from lagproof.experiments.rundata import RunData, read_run
 from lagproof.experiments.statistics import COLLAPSE_RULE, summarise, verdicts
 from lagproof.experiments.tables import machine
 from lagproof.report import colours, figures, html_tables
-from lagproof.report.page import Page, save
+from lagproof.report.page import Page, alarm_list, save
 
 FILE = "report.html"
 MAX_CONFIGS = 12
@@ -55,7 +63,8 @@ def write_comparison(comparison: Comparison, out: Path | None = None, *, command
     grid = comparison.grid
     entries = grid.entries
     keys = colours.assign([e.label for e in entries], [e.name for e in entries])
-    lead = f"{len(entries)} objectives × lags {_list(lag.lag for lag in grid.lags)}, {_seeds(comparison)}. "
+    lead = f"{len(entries)} objectives × lags {_list(sorted(lag.lag for lag in grid.lags))}, {_seeds(comparison)}. "
+    again = shlex.join(["lagproof", "compare", str(comparison.path / GRID_FILE), "--out", str(comparison.path)])
     page = _page_of_many(
         title=grid.title,
         lead=lead + _setting(grid.tree()),
@@ -63,7 +72,7 @@ def write_comparison(comparison: Comparison, out: Path | None = None, *, command
         findings=comparison.findings,
         keys=keys,
         files=[("Configuration (compare.toml)", grid.to_toml())],
-        command=command or grid.command or shlex.join(["lagproof", "compare", str(comparison.path / "compare.toml")]),
+        command=command or grid.command or again,
     )
     return save(page, out or comparison.path / FILE)
 
@@ -109,11 +118,12 @@ def _page_of_many(
         lead=lead,
         verdict=verdicts(findings.cells),
         bad=any(cell.collapsed for cell in findings.cells),
-        sections=[html_tables.results(findings, keys), by_lag, html_tables.differences(findings, keys), *over_steps],
-        alarms=[
-            (str(a.get("severity", "")), f"{run.label}, lag {run.lag}, seed {run.seed}, step {a['step']}: {_said(a)}")
-            for run in runs
-            for a in run.alarms[:1]
+        sections=[
+            html_tables.results(findings, keys),
+            alarm_list(_first_alarms(runs)),
+            by_lag,
+            html_tables.differences(findings, keys),
+            *over_steps,
         ],
         files=files,
         command=command,
@@ -125,13 +135,13 @@ def _page_of_many(
 def _page_of_one(run: RunData, title: str | None, command: str | None) -> Page:
     found, problems = figures.of_one(run)
     verdict, bad = _verdict(run)
+    alarms = [(str(a.get("severity", "")), f"Step {a['step']}: {_said(a)}") for a in run.alarms]
     return Page(
         title=title or f"{run.label} at lag {run.lag}",
         lead=f"{run.path.name}, seed {run.seed}. {_setting(run.config)}",
         verdict=verdict,
         bad=bad,
-        sections=found,
-        alarms=[(str(a.get("severity", "")), f"Step {a['step']}: {_said(a)}") for a in run.alarms],
+        sections=[alarm_list(alarms), *found],
         files=[("Configuration (config.toml)", _toml(run.config))],
         command=command or shlex.join(["lagproof", "train", str(run.path / "config.toml")]),
         problems=[*run.notes, *problems],
@@ -160,6 +170,21 @@ def _verdict(run: RunData) -> tuple[list[str], bool]:
     if summary.collapsed and run.finished:
         said.append(COLLAPSE_RULE[0].upper() + COLLAPSE_RULE[1:] + ".")
     return said, bool(summary.collapsed and run.finished) or bool(run.result and not run.result.get("success", True))
+
+
+def _first_alarms(runs: Sequence[RunData]) -> list[tuple[str, str]]:
+    """When the first alarm of each run rang, a line for each objective and lag."""
+    firsts: dict[tuple[str, int], list[tuple[RunData, Mapping[str, Any]]]] = {}
+    for run in runs:
+        if run.alarms:
+            firsts.setdefault((run.label, run.lag), []).append((run, min(run.alarms, key=lambda alarm: alarm["step"])))
+    out: list[tuple[str, str]] = []
+    for (label, lag), found in firsts.items():
+        steps = _list(f"{alarm['step']} (seed {run.seed})" for run, alarm in found)
+        severities = {str(alarm.get("severity", "")) for _, alarm in found}
+        said = f"{label}, lag {lag}: first alarm at step {steps}: {_said(found[0][1])}"
+        out.append(("red" if "red" in severities else "yellow", said))
+    return out
 
 
 def _setting(config: Mapping[str, Any]) -> str:

@@ -50,15 +50,16 @@ def over_steps(
     y = alt.Y("v:Q", title=None, scale=_scale(domain, log), axis=_axis(domain, log, form))
     series = {"x": x, "y": y, "color": _colour(keys), "strokeDash": _dash(keys), "opacity": _focused(1.0)}
     layers: list[alt.Chart] = []
+    data = _Data()
     if found.mean:
-        thin = alt.Chart(_data(_points(found.single, keys))).mark_line(strokeWidth=1, clip=True)
+        thin = alt.Chart(data.add(_points(found.single, keys))).mark_line(strokeWidth=1, clip=True)
         layers.append(thin.encode(**series | {"detail": "r:N", "opacity": _focused(0.4)}))
-    front = alt.Chart(_data(_points(found.front, keys))).mark_line(strokeWidth=2.25, clip=True)
+    front = alt.Chart(data.add(_points(found.front, keys))).mark_line(strokeWidth=2.25, clip=True)
     layers.append(front.encode(**series))
     if alarms:
-        layers.append(_alarms(alarms))
-    layers += _pointer(found.front, keys, form)
-    return _finish(alt.layer(*layers), height)
+        layers.append(_alarms(alarms, data))
+    layers += _pointer(found.front, keys, form, data)
+    return _finish(alt.layer(*layers), height, data)
 
 
 def survival(tails: Mapping[str, Sequence[tuple[float, float]]], keys: Keys, domains: tuple[Any, Any]) -> Spec:
@@ -71,8 +72,9 @@ def survival(tails: Mapping[str, Sequence[tuple[float, float]]], keys: Keys, dom
     """
     rows = [{"x": _short(x), "v": _short(y), "o": _key(keys[label])} for label, ps in tails.items() for x, y in ps]
     across, share = domains
+    data = _Data()
     chart = (
-        alt.Chart(_data(rows))
+        alt.Chart(data.add(rows))
         .mark_line(strokeWidth=2, clip=True)
         .encode(
             x=alt.X("x:Q", title="|d| in nats", scale=_scale(across, True), axis=_axis(across, True, "~g")),
@@ -82,7 +84,7 @@ def survival(tails: Mapping[str, Sequence[tuple[float, float]]], keys: Keys, dom
             opacity=_focused(1.0),
         )
     )
-    return _finish(chart, HEIGHT)
+    return _finish(chart, HEIGHT, data)
 
 
 def by_lag(
@@ -121,12 +123,13 @@ def by_lag(
         "opacity": _focused(1.0),
     }
     y = alt.Y("v:Q", title=None, scale=_scale(domain, log), axis=_axis(domain, log, "~g"))
-    dots = alt.Chart(_data(rows)).mark_point(filled=True, size=80).encode(y=y, tooltip=tooltip, **place)
+    data = _Data()
+    dots = alt.Chart(data.add(rows)).mark_point(filled=True, size=80).encode(y=y, tooltip=tooltip, **place)
     ranged = [row for row in rows if "low" in row]
     if not ranged:
-        return _finish(alt.layer(dots), HEIGHT)
-    rules = alt.Chart(_data(ranged)).mark_rule(strokeWidth=2)
-    return _finish(alt.layer(rules.encode(y=alt.Y("low:Q", title=None), y2="high:Q", **place), dots), HEIGHT)
+        return _finish(alt.layer(dots), HEIGHT, data)
+    rules = alt.Chart(data.add(ranged)).mark_rule(strokeWidth=2)
+    return _finish(alt.layer(rules.encode(y=alt.Y("low:Q", title=None), y2="high:Q", **place), dots), HEIGHT, data)
 
 
 def log_domain(values: Iterable[float], floor_share: float = 0.02) -> tuple[float, float] | None:
@@ -134,8 +137,9 @@ def log_domain(values: Iterable[float], floor_share: float = 0.02) -> tuple[floa
     positive = sorted(v for v in values if v > 0)
     if not positive:
         return None
-    low = positive[int(len(positive) * floor_share)]
-    return 10.0 ** math.floor(math.log10(low)), 10.0 ** math.ceil(math.log10(positive[-1]) + 1e-9)
+    low = math.floor(math.log10(positive[int(len(positive) * floor_share)]))
+    high = math.ceil(math.log10(positive[-1]))
+    return 10.0**low, 10.0 ** max(high, low + 1)
 
 
 def linear_domain(values: Sequence[float]) -> tuple[float, float] | None:
@@ -160,7 +164,7 @@ def _points(found: Iterable[Curve], keys: Keys) -> list[dict[str, Any]]:
     ]
 
 
-def _pointer(front: Sequence[Curve], keys: Keys, form: str) -> list[alt.Chart]:
+def _pointer(front: Sequence[Curve], keys: Keys, form: str, data: _Data) -> list[alt.Chart]:
     """A vertical rule at the nearest step with every curve's value there."""
     rows: dict[float, dict[str, Any]] = {}
     for curve in front:
@@ -173,7 +177,7 @@ def _pointer(front: Sequence[Curve], keys: Keys, form: str) -> list[alt.Chart]:
     tooltip = [alt.Tooltip("s:Q", title="step", format=".4~g")]
     tooltip += [alt.Tooltip(f"{_key(keys[label])}:Q", title=label, format=form) for label in labels]
     rule = (
-        alt.Chart(_data([rows[step] for step in sorted(rows)]))
+        alt.Chart(data.add([rows[step] for step in sorted(rows)]))
         .mark_rule(color="@axis")
         .encode(x="s:Q", opacity=alt.when(near).then(alt.value(1.0)).otherwise(alt.value(0.0)), tooltip=tooltip)
         .add_params(near)
@@ -181,11 +185,11 @@ def _pointer(front: Sequence[Curve], keys: Keys, form: str) -> list[alt.Chart]:
     return [rule]
 
 
-def _alarms(found: Sequence[tuple[int, str, str]]) -> alt.Chart:
+def _alarms(found: Sequence[tuple[int, str, str]], data: _Data) -> alt.Chart:
     rows = [{"s": step, "severity": severity, "sentence": sentence} for step, severity, sentence in found]
     red = alt.when("datum.severity == 'red'").then(alt.value("@alarm")).otherwise(alt.value("@warning"))
     return (
-        alt.Chart(_data(rows))
+        alt.Chart(data.add(rows))
         .mark_rule(strokeWidth=1.5, strokeDash=[4, 3])
         .encode(x="s:Q", color=red, tooltip=[alt.Tooltip("s:Q", title="alarm at step"), "sentence:N"])
     )
@@ -223,16 +227,24 @@ def _focused(opacity: float) -> Any:
     return shown.otherwise(alt.value(FADED * opacity))
 
 
-def _finish(chart: Any, height: int) -> Spec:
+def _finish(chart: Any, height: int, data: _Data) -> Spec:
     chart = chart.properties(width="container", height=height).add_params(alt.param(name=FOCUS, value=""))
     spec = chart.to_dict()
     for noise in ("$schema", "config"):  # the page brings its own
         spec.pop(noise, None)
-    return spec
+    return {**spec, "datasets": data.sets}
 
 
-def _data(rows: list[dict[str, Any]]) -> alt.InlineData:
-    return alt.InlineData(values=rows)
+class _Data:
+    """The rows of one chart, kept apart from it while it is built: checking each row against a schema takes seconds."""
+
+    def __init__(self) -> None:
+        self.sets: dict[str, list[dict[str, Any]]] = {}
+
+    def add(self, rows: list[dict[str, Any]]) -> alt.NamedData:
+        name = f"rows{len(self.sets)}"
+        self.sets[name] = rows
+        return alt.NamedData(name)
 
 
 def _key(number: int) -> str:

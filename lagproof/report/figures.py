@@ -112,7 +112,7 @@ def of_one(run: RunData) -> tuple[list[Figure], list[str]]:
 
 def _beside(title: str, found: Sequence[Figure]) -> Figure:
     """Figures of one panel each as one row, each panel under the title of its figure."""
-    panels = [Panel(figure.title, panel.spec, figure.legend) for figure in found for panel in figure.panels]
+    panels = [Panel(figure.title, panel.spec, panel.legend) for figure in found for panel in figure.panels]
     return Figure(title, " ".join(f"{figure.title}: {figure.caption}" for figure in found), {}, panels)
 
 
@@ -160,7 +160,8 @@ def _by_lag(
         )
         for lag, part in _split(found).items()
     ]
-    return Figure(title, f"{caption} {_how_drawn(found)}".strip(), shown, panels)
+    rung = "Dashed: the first alarm of a run." if any(run.alarms for run in runs) else ""
+    return Figure(title, f"{caption} {_how_drawn(found)} {rung}".strip(), shown, panels)
 
 
 def _row(run: RunData, title: str, caption: str, row: Sequence[Chart]) -> Figure | None:
@@ -181,7 +182,7 @@ def _row(run: RunData, title: str, caption: str, row: Sequence[Chart]) -> Figure
             form=chart.form,
         )
         panels.append(Panel(chart.heading, spec, keys))
-    return Figure(title, caption, {}, panels, narrow=len(panels) > 2) if panels else None
+    return Figure(title, caption, {}, panels) if panels else None
 
 
 def _tails(runs: Sequence[RunData]) -> tuple[dict[tuple[str, int], Tail], list[str]]:
@@ -233,8 +234,8 @@ def _age(runs: Sequence[RunData], height: int = charts.HEIGHT) -> Figure:
         both = Curves((*_pool(part, "mean", lag), *_pool(highest, "highest", lag)), (), mean.window)
         domain = charts.linear_domain([*mean.values, *top.values])
         spec = charts.over_steps(both, keys, last_step=last, domain=domain, height=height)
-        panels.append(Panel(f"Lag {lag}", spec))
-    return Figure(title, f"{caption}; over all runs of a lag." if len(runs) > 1 else f"{caption}.", keys, panels)
+        panels.append(Panel(f"Lag {lag}", spec, keys))
+    return Figure(title, f"{caption}; over all runs of a lag." if len(runs) > 1 else f"{caption}.", {}, panels)
 
 
 def _pool(found: Curves, label: str, lag: int) -> list[Curve]:
@@ -261,14 +262,12 @@ def _split(found: Curves) -> dict[int, Curves]:
 
 def _lag_alarms(runs: Sequence[RunData], lag: int) -> list[tuple[int, str, str]]:
     """The first alarm of each run; all of them would hide the curves."""
-    firsts = [
-        min(charts.alarms(run), key=lambda alarm: alarm[0]) for run in runs if run.lag == lag and charts.alarms(run)
-    ]
-    labels = [run for run in runs if run.lag == lag and charts.alarms(run)]
-    return [
-        (step, severity, f"{run.label}, seed {run.seed}: {sentence}")
-        for run, (step, severity, sentence) in zip(labels, firsts, strict=True)
-    ]
+    out: list[tuple[int, str, str]] = []
+    for run in runs:
+        if run.lag == lag and run.alarms:
+            step, severity, sentence = min(charts.alarms(run))
+            out.append((step, severity, f"{run.label}, seed {run.seed}: {sentence}"))
+    return out
 
 
 def _how_drawn(found: Curves) -> str:

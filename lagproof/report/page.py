@@ -33,14 +33,12 @@ class Figure:
         title, caption: text; what the axes and the points are.
         legend: label and number (see ``colours.py``) of each curve, where all panels share them; a click shows one.
         panels: the charts, side by side where the page is wide enough.
-        narrow: whether small panels will do.
     """
 
     title: str
     caption: str
     legend: Mapping[str, int]
     panels: Sequence[Panel]
-    narrow: bool = False
 
 
 @dataclass(frozen=True)
@@ -52,7 +50,6 @@ class Page:
         lead: what was run, in a line or two.
         verdict: the findings, a sentence each; ``bad`` if one is a failure.
         sections: charts, and tables as HTML; a figure without a panel is its caption only.
-        alarms: severity and sentence of each.
         files: heading and text of what can be unfolded at the end (configurations).
         command: what made the data, for a shell.
         problems: what could not be read.
@@ -64,7 +61,6 @@ class Page:
     verdict: Sequence[str]
     bad: bool
     sections: Sequence[Figure | str]
-    alarms: Sequence[tuple[str, str]]
     files: Sequence[tuple[str, str]]
     command: str | None
     problems: Sequence[str]
@@ -81,7 +77,6 @@ def render(page: Page) -> str:
         f'<p class="lead">{escape(page.lead)}</p>' if page.lead else "",
         f'<ul class="{kind}">{_items(page.verdict)}</ul>' if page.verdict else "",
         "<noscript><p>The charts need JavaScript, which is inside this file; the numbers below do not.</p></noscript>",
-        _alarms(page.alarms),
         *sections,
         _origin(page),
     ]
@@ -126,7 +121,7 @@ def _figure(figure: Figure, specs: dict[str, Mapping[str, Any]]) -> str:
     if len(figure.legend) > 1 and figure.panels:
         parts.append(_legend(figure.legend, clickable=True))
     if figure.panels:
-        parts.append(f'<div class="panels{" narrow" if figure.narrow else ""}">')
+        parts.append(f'<div class="panels" style="--columns: {_columns(len(figure.panels))}">')
         for panel in figure.panels:
             name = f"chart{len(specs)}"
             specs[name] = {**panel.spec, "description": f"{figure.title}. {panel.heading}".strip()}
@@ -137,6 +132,11 @@ def _figure(figure: Figure, specs: dict[str, Mapping[str, Any]]) -> str:
     return f"<section>{''.join(parts)}</section>"
 
 
+def _columns(num_panels: int) -> int:
+    """Columns on a wide page, so that no row is left with a single panel where that can be helped."""
+    return {1: 1, 2: 2, 4: 2, 8: 4}.get(num_panels, 3)
+
+
 def _legend(curves: Mapping[str, int], *, clickable: bool) -> str:
     items = [(number, swatch(number) + escape(label)) for label, number in curves.items()]
     if not clickable:
@@ -145,7 +145,8 @@ def _legend(curves: Mapping[str, int], *, clickable: bool) -> str:
     return f'<div class="legend" role="group" aria-label="Show one curve">{"".join(buttons)}</div>'
 
 
-def _alarms(alarms: Sequence[tuple[str, str]]) -> str:
+def alarm_list(alarms: Sequence[tuple[str, str]]) -> str:
+    """Severity and sentence of each alarm as a section; empty without any."""
     if not alarms:
         return ""
     items = "".join(
