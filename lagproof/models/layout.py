@@ -7,7 +7,8 @@ Two layouts:
 * one row a response: ``prompt response padding``, plainly causal;
 * one tree a group: the prompt, then every distinct beginning of its responses once, depth first. A position sees its
   ancestors and itself only, and counts from the root, so it computes what it would in a row of its own. What responses
-  share, the prompt at least, is run once; its gradients add up. Trees are packed into rows, longest first.
+  share, the prompt at least, is run once; its gradients add up. Trees are packed into rows, longest first, each into the
+  emptiest.
 
 Cost of a row of ``L`` positions, in positions: ``L + pairs / pairs_per_token``. A causal row attends to ``L**2 / 2``
 pairs of positions, a row under a mask of its own computes all ``L**2`` of them. The cheapest packing is taken; one row
@@ -16,7 +17,9 @@ a response on a tie.
 
 from __future__ import annotations
 
+import heapq
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -95,12 +98,14 @@ def layout(groups: Groups, cost: RowCost | None = None) -> Layout:
     groups = _with_tokens(groups)
     _check(groups)
     samples = [s for group in groups for s in group]
-    packing = _packing(groups, cost or RowCost())
+    cost = cost or RowCost()
+    trees = [_tree(group) for group in groups] if cost.shares_prompts else []
+    packing = _packing(groups, [len(tree.ids) for tree in trees], cost)
     if packing is None:
         ids, score_at = _response_rows(samples)
         positions = visible = None
     else:
-        ids, positions, visible, score_at = _tree_rows([_tree(group) for group in groups], packing)
+        ids, positions, visible, score_at = _tree_rows(trees, packing)
     targets = torch.tensor([t for s in samples for t in s.response_ids], dtype=torch.long)
     return Layout(ids, positions, visible, score_at, targets, _support(samples))
 
@@ -108,7 +113,8 @@ def layout(groups: Groups, cost: RowCost | None = None) -> Layout:
 def input_tokens(groups: Groups, cost: RowCost | None = None) -> int:
     """``layout(groups, cost).num_input_tokens``, padding included, without building it."""
     groups = _with_tokens(groups)
-    packing = _packing(groups, cost or RowCost())
+    cost = cost or RowCost()
+    packing = _packing(groups, [_tree_size(group) for group in groups] if cost.shares_prompts else [], cost)
     if packing is not None:
         return len(packing.rows) * packing.width
     widths = _response_widths(groups)
@@ -143,34 +149,32 @@ class _Packing:
     width: int
 
 
-def _packing(groups: Groups, cost: RowCost) -> _Packing | None:
-    """The cheapest way to pack the groups' trees into rows, ``None`` if one row a response is no dearer."""
-    if not cost.shares_prompts or not groups:
+def _packing(groups: Groups, sizes: Sequence[int], cost: RowCost) -> _Packing | None:
+    """The cheapest way to pack trees of these sizes into rows, ``None`` if one row a response is no dearer."""
+    if not sizes:
         return None
     widths = _response_widths(groups)
     plain = max(widths)
     best, best_cost = None, len(widths) * (plain + plain**2 / 2 / cost.pairs_per_token)
-    sizes = [_tree_size(group) for group in groups]
-    for trees_a_row in (1.0, 1.5, 2.0, 3.0):
-        packing = _first_fit(sizes, int(max(sizes) * trees_a_row))
-        packed_cost = len(packing.rows) * (packing.width + packing.width**2 / cost.pairs_per_token)
+    most = math.ceil(sum(sizes) / max(sizes))
+    fewest = math.ceil(most / 3)
+    for num_rows in range(fewest, most + 1, max(1, (most - fewest) // 6)):
+        packing = _balanced(sizes, num_rows)
+        packed_cost = num_rows * (packing.width + packing.width**2 / cost.pairs_per_token)
         if packed_cost < best_cost:
             best, best_cost = packing, packed_cost
     return best
 
 
-def _first_fit(sizes: Sequence[int], room: int) -> _Packing:
-    """Longest first, each into the first row with room left."""
-    rows: list[list[int]] = []
-    used: list[int] = []
+def _balanced(sizes: Sequence[int], num_rows: int) -> _Packing:
+    """Longest first, each into the row that is emptiest."""
+    rows: list[list[int]] = [[] for _ in range(num_rows)]
+    loads = [(0, row) for row in range(num_rows)]
     for tree in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
-        row = next((r for r, taken in enumerate(used) if taken + sizes[tree] <= room), len(rows))
-        if row == len(rows):
-            rows.append([])
-            used.append(0)
+        load, row = loads[0]
         rows[row].append(tree)
-        used[row] += sizes[tree]
-    return _Packing(rows, max(used))
+        heapq.heapreplace(loads, (load + sizes[tree], row))
+    return _Packing(rows, max(load for load, _ in loads))
 
 
 @dataclass(frozen=True)
