@@ -7,8 +7,8 @@ Two layouts:
 * one row a response: ``prompt response padding``, plainly causal;
 * one tree a group: the prompt, then every distinct beginning of its responses once, depth first. A position sees its
   ancestors and itself only, and counts from the root, so it computes what it would in a row of its own. What responses
-  share, the prompt at least, is run once; its gradients add up. Trees are packed into rows, longest first, each into the
-  emptiest.
+  share, the prompt at least, is run once; its gradients add up. Trees are packed into rows, longest first, each into
+  the emptiest.
 
 Cost of a row of ``L`` positions, in positions: ``L + pairs / pairs_per_token``. A causal row attends to ``L**2 / 2``
 pairs of positions, a row under a mask of its own computes all ``L**2`` of them. The cheapest packing is taken; one row

@@ -39,33 +39,42 @@ def decode(
 ) -> list[list[Response]]:
     """The responses of some requests, run as one batch; the caller sets evaluation mode and turns gradients off.
 
-    Prompts are padded on the left and run once each; every prompt's cache is then copied to its samples.
+    Samples that agree so far, prompt included, are one row of the batch: a prompt is run once for all its samples, and
+    a row splits where its samples part. Prompts are padded on the left.
     """
     device = model.device
-    rows = torch.tensor([i for i, r in enumerate(requests) for _ in range(r.samples)], device=device)
-    ids, mask, lengths = _left_padded(requests, device)
-    positions = (torch.arange(ids.shape[1], device=device) - (ids.shape[1] - lengths)[:, None]).clamp_(min=0)
+    row = torch.tensor([i for i, r in enumerate(requests) for _ in range(r.samples)], device=device)  # of each sample
+    ids, mask, position = _left_padded(requests, device)
+    positions = (torch.arange(ids.shape[1], device=device) - (ids.shape[1] - position)[:, None]).clamp_(min=0)
     cache = DynamicCache(config=model.config)
-    logits = _forward(model, ids, positions, mask, cache)[rows]
-    _select(cache, rows)
-    position, mask = lengths[rows], None if mask is None else mask[rows]
+    logits = _forward(model, ids, positions, mask, cache)
 
-    record = _Record(len(rows), sampling, stop_ids, logits.shape[1], device)
+    record = _Record(len(row), sampling, stop_ids, logits.shape[1], device)
     for step, uniform in enumerate(_uniforms(requests, sampling, device), 1):
-        token = record.draw(logits, uniform)
+        token = record.draw(logits, row, uniform)
         if on_tokens is not None:
             on_tokens(len(token))
-        keep = record.retire(token)
-        if keep is not None:
-            _select(cache, keep)
-            token, position, mask = token[keep], position[keep], None if mask is None else mask[keep]
-        if not len(token) or step == sampling.max_tokens:
+        going = record.retire(token)
+        if not len(going) or step == sampling.max_tokens:
             break
+        token, parent, row = _split(row[going], token[going], logits.shape[1])
+        if len(parent) != len(position) or bool((parent[1:] == parent[:-1]).any()):
+            # the cache's own batch_select_indices is five times slower
+            cache.reorder_cache(parent)  # type: ignore[arg-type]
+            position = position[parent]
+            mask = None if mask is None else mask[parent]
         if mask is not None:
             mask = torch.cat([mask, mask.new_ones(len(token), 1)], dim=1)
         logits = _forward(model, token[:, None], position[:, None], mask, cache)
         position = position + 1
     return record.responses([r.samples for r in requests])
+
+
+def _split(row: Tensor, token: Tensor, vocabulary: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The next rows when each sample appends a token to its row: their tokens, the rows they continue, and the new row
+    of each sample."""
+    key, new_row = torch.unique(row * vocabulary + token, return_inverse=True)
+    return key % vocabulary, key // vocabulary, new_row
 
 
 def _left_padded(requests: Sequence[Request], device: torch.device) -> tuple[Tensor, Tensor | None, Tensor]:
@@ -98,74 +107,66 @@ def _forward(
     return logits
 
 
-def _select(cache: DynamicCache, rows: Tensor) -> None:
-    """Keep some rows of a cache, in that order; ``reorder_cache`` is five times faster than the cache's own select."""
-    cache.reorder_cache(rows)  # type: ignore[arg-type]
-
-
 class _Record:
-    """What was drawn so far; ``alive`` are the rows of the whole batch that are still running."""
+    """What was drawn so far; ``alive`` are the samples that are still running."""
 
     def __init__(
-        self, rows: int, sampling: Sampling, stop_ids: Sequence[int], vocabulary: int, device: torch.device
+        self, num_samples: int, sampling: Sampling, stop_ids: Sequence[int], vocabulary: int, device: torch.device
     ) -> None:
         self.sampling = sampling
-        self.alive = torch.arange(rows, device=device)
+        self.alive = torch.arange(num_samples, device=device)
         self.stops = torch.zeros(vocabulary, dtype=torch.bool, device=device)
         self.stops[torch.tensor(list(stop_ids), device=device)] = True
-        self.rows = rows
-        # rows, tokens, log-probabilities, and (row among these, token id) of whatever truncation kept
+        # samples, tokens, log-probabilities, and (sample among these, token id) of whatever truncation kept
         self.steps: list[tuple[Tensor, Tensor, Tensor | None, Tensor | None]] = []
-        self.stopped = torch.zeros(rows, dtype=torch.bool, device=device)
+        self.stopped = torch.zeros(num_samples, dtype=torch.bool, device=device)
 
-    def draw(self, logits: Tensor, uniform: Tensor | None) -> Tensor:
-        """One token for each running row, from ``[n, V]`` logits."""
+    def draw(self, logits: Tensor, row: Tensor, uniform: Tensor | None) -> Tensor:
+        """One token for each running sample, whose distribution is a row of the ``[B, V]`` logits."""
         if uniform is None:
-            token = logits.argmax(-1)
+            token = logits.argmax(-1)[row]
             self.steps.append((self.alive, token, None, None))
             return token
         logp_all = torch.log_softmax(_truncate(logits, self.sampling), dim=-1)
-        token = _inverse_cdf(logp_all, uniform[self.alive])
-        logp = logp_all.gather(1, token[:, None]).squeeze(1) if self.sampling.record_logp else None
-        kept = (logp_all > -torch.inf).nonzero() if self.sampling.truncates else None
+        cumulative = logp_all.double().exp_().cumsum(-1)[row]
+        # the first token whose cumulative probability exceeds the uniform number
+        threshold = uniform[self.alive, None] * cumulative[:, -1:]
+        token = torch.searchsorted(cumulative, threshold, right=True).squeeze(1)
+        logp = logp_all[row, token] if self.sampling.record_logp else None
+        kept = (logp_all > -torch.inf)[row].nonzero() if self.sampling.truncates else None
         self.steps.append((self.alive, token, logp, kept))
         return token
 
-    def retire(self, token: Tensor) -> Tensor | None:
-        """Note the rows that just ended; the running rows that go on, ``None`` if all do."""
+    def retire(self, token: Tensor) -> Tensor:
+        """Note the samples that just ended; which of the running ones go on."""
         done = self.stops[token]
-        if not bool(done.any()):
-            return None
         self.stopped[self.alive[done]] = True
-        keep = (~done).nonzero().squeeze(1)
-        self.alive = self.alive[keep]
-        return keep
+        going = (~done).nonzero().squeeze(1)
+        self.alive = self.alive[going]
+        return going
 
     def responses(self, samples: Sequence[int]) -> list[list[Response]]:
-        greedy = self.sampling.temperature == 0
-        ids: list[list[int]] = [[] for _ in range(self.rows)]
-        logps: list[list[float]] = [[] for _ in range(self.rows)]
-        supports: list[list[list[int]]] = [[] for _ in range(self.rows)]
-        for alive, token, logp, kept in self.steps:
-            rows = alive.tolist()
-            for row, t in zip(rows, token.tolist(), strict=True):
-                ids[row].append(t)
-            if logp is not None:
-                for row, value in zip(rows, logp.tolist(), strict=True):
-                    logps[row].append(value)
-            if kept is not None:
-                counts = torch.bincount(kept[:, 0], minlength=len(rows)).tolist()
-                for row, part in zip(rows, kept[:, 1].split(counts), strict=True):
-                    supports[row].append(part.tolist())
+        """What each sample drew, grouped as many samples as each request asked for."""
         stopped = self.stopped.tolist()
+        ids: list[list[int]] = [[] for _ in stopped]
+        logps: list[list[float]] = [[] for _ in stopped]
+        supports: list[list[list[int]]] = [[] for _ in stopped]
+        for alive, token, logp, kept in self.steps:
+            running = alive.tolist()
+            for i, t in zip(running, token.tolist(), strict=True):
+                ids[i].append(t)
+            if logp is not None:
+                for i, value in zip(running, logp.tolist(), strict=True):
+                    logps[i].append(value)
+            if kept is not None:
+                counts = torch.bincount(kept[:, 0], minlength=len(running)).tolist()
+                for i, part in zip(running, kept[:, 1].split(counts), strict=True):
+                    supports[i].append(part.tolist())
+        drawn = self.sampling.temperature > 0
+        has_logp, has_support = drawn and self.sampling.record_logp, drawn and self.sampling.truncates
         responses = iter(
-            Response(
-                ids[row],
-                logps[row] if self.sampling.record_logp and not greedy else None,
-                supports[row] if self.sampling.truncates and not greedy else None,
-                stopped[row],
-            )
-            for row in range(self.rows)
+            Response(ids[i], logps[i] if has_logp else None, supports[i] if has_support else None, ended)
+            for i, ended in enumerate(stopped)
         )
         return [[next(responses) for _ in range(n)] for n in samples]
 
@@ -182,12 +183,6 @@ def _truncate(logits: Tensor, sampling: Sampling) -> Tensor:
         beyond = p.cumsum(-1) - p >= sampling.top_p  # the mass before a token already reaches top-p
         z = z.masked_fill(torch.zeros_like(beyond).scatter_(1, order, beyond), -torch.inf)
     return z
-
-
-def _inverse_cdf(logp: Tensor, uniform: Tensor) -> Tensor:
-    """The first token whose cumulative probability exceeds the uniform number, ``[n]``; float64 throughout."""
-    cumulative = logp.double().exp_().cumsum(-1)
-    return torch.searchsorted(cumulative, uniform[:, None] * cumulative[:, -1:], right=True).squeeze(1)
 
 
 def _uniforms(requests: Sequence[Request], sampling: Sampling, device: torch.device) -> Iterator[Tensor | None]:

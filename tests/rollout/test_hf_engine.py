@@ -193,6 +193,22 @@ def test_log_probabilities_are_left_out_when_nobody_wants_them() -> None:
     assert ids(without) == ids(flat(engine(model).generate(requests(), Sampling(6))))
 
 
+def test_samples_that_agree_are_one_row_until_they_part(monkeypatch) -> None:
+    model = tiny_model("tiny-dense")
+    rows: list[int] = []
+    real = decoding._forward
+    monkeypatch.setattr(decoding, "_forward", lambda m, ids_, *rest: rows.append(len(ids_)) or real(m, ids_, *rest))
+    engine(model).generate(requests(samples=6), Sampling(5, temperature=0.0))
+    assert set(rows) == {len(PROMPTS)}
+    rows.clear()
+    out = engine(model).generate(requests(samples=6), Sampling(5))
+    beginnings = [
+        {(number, *row[:t]) for number, group in enumerate(out) for row in ids(group) if len(row) > t} for t in range(5)
+    ]
+    assert rows == [len(b) for b in beginnings]
+    assert rows[0] < rows[1]
+
+
 def weights(model: PreTrainedModel) -> dict[str, Tensor]:
     return {name: p.detach() for name, p in model.named_parameters()}
 
