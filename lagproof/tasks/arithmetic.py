@@ -68,6 +68,9 @@ class ArithmeticTask:
     def grade(self, answers: Sequence[Answer]) -> list[Grade]:
         return [_grade(answer) for answer in answers]
 
+    def key(self, answer: Answer) -> str | None:
+        return answer.text.rsplit(",", 1)[-1] or None
+
     def close(self) -> None:
         """Nothing is held."""
 

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from lagproof.tasks.answers.extract import Form, extract
-from lagproof.tasks.answers.judge import Question, Verdict, first_look
+from lagproof.tasks.answers.judge import Question, Verdict, answer_key, first_look
 from lagproof.tasks.answers.pool import Limits, Pool, Reply
 from lagproof.tasks.task import Grade
 
@@ -45,6 +45,10 @@ class Grader:
             self._report(gold, reply)
             grades.append(Grade(reward(Verdict(reply.word)), reply.word))
         return grades
+
+    def key(self, response: str) -> str | None:
+        """What a response says: equal for equal numbers, else for the same cleaned text."""
+        return answer_key(extract(response, self.form))
 
     def close(self) -> None:
         """End the grading processes. May be called twice."""

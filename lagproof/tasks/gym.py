@@ -89,6 +89,9 @@ class GymTask:
                 log.warning("the scorer of %s failed on an answer, which gets no reward: %s", self.name, reply.detail)
         return grades
 
+    def key(self, answer: Answer) -> str | None:
+        return extract(self._prompting.cut(answer.text), self._prompting.form)
+
     def close(self) -> None:
         self._pool.close()
 

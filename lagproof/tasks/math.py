@@ -139,6 +139,9 @@ class MathTask:
     def grade(self, answers: Sequence[Answer]) -> list[Grade]:
         return self._grader.grade([(a.problem.gold, self._prompting.cut(a.text)) for a in answers])
 
+    def key(self, answer: Answer) -> str | None:
+        return self._grader.key(self._prompting.cut(answer.text))
+
     def close(self) -> None:
         self._grader.close()
 

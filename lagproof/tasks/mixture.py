@@ -81,6 +81,9 @@ class MixtureTask:
             grades |= zip(own, task.grade([answers[i] for i in own]), strict=True)
         return [grades[i] for i in range(len(answers))]
 
+    def key(self, answer: Answer) -> str | None:
+        return self._by_name[answer.problem.task].key(answer)
+
     def close(self) -> None:
         for part in self._parts:
             part.close()

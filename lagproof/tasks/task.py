@@ -70,6 +70,10 @@ class Task(Protocol):
         """One grade an answer, in order. Never raises because of what an answer says."""
         ...
 
+    def key(self, answer: Answer) -> str | None:
+        """What an answer says, in one form for one meaning, so that answers can be counted; ``None`` for nothing."""
+        ...
+
     def close(self) -> None:
         """Release processes and files."""
         ...

@@ -67,6 +67,18 @@ def clean_gold(gold: str) -> str | None:
     return clean(inner) or None
 
 
+def answer_key(answer: str | None) -> str | None:
+    """One text for one answer, as far as can be told without algebra; ``None`` where there is none."""
+    if answer is None or len(answer) > MAX_CHARS or depth(answer) > MAX_DEPTH:
+        return None
+    cleaned = clean(answer)
+    value, _ = split_unit(cleaned, plain_number=True)
+    number = numbers.read(value)
+    if number is None:
+        return _words(cleaned) or cleaned.replace(" ", "") or None
+    return f"{number.value}{'%' if number.percent else ''}"
+
+
 def _by_words(gold: str, answer: str) -> Verdict | None:
     """Compare words (``\\text{Monday}``, ``even``, ``(C)``), case and brackets aside."""
     right, given = _words(gold), _words(answer)

@@ -1,0 +1,158 @@
+"""Ask a model every problem of a task ``k`` times: the same code in training and on the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from lagproof.data.samples import Sample
+from lagproof.errors import InputError
+from lagproof.evaluation.result import EvalResult, ProblemResult, Response
+from lagproof.tasks.task import Answer, Messages, Problem, Task
+
+_EVALUATE = 2  # key of the random streams of evaluation
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One prompt, to be answered ``samples`` times from a random stream of its own."""
+
+    prompt_ids: Sequence[int]
+    samples: int
+    seed: int
+
+
+class Generate(Protocol):
+    """Samples responses; an engine with its settings filled in."""
+
+    def __call__(self, asks: Sequence[Ask], /) -> Sequence[Sequence[Sample]]:
+        """The responses to each prompt, in order; fewer than asked for where some were lost."""
+        ...
+
+
+Encode = Callable[[str | Messages], Sequence[int]]
+OnProgress = Callable[[int, int], None]
+"""Told the problems done and the problems in all."""
+
+
+def evaluate_task(
+    generate: Generate,
+    encode: Encode,
+    task: Task,
+    *,
+    prompts: int | None,
+    k: int,
+    seed: int,
+    on_progress: OnProgress | None = None,
+) -> EvalResult:
+    """Ask all problems at once.
+
+    Args:
+        generate: the engine.
+        encode: prompt to token ids.
+        task: its evaluation problems are asked.
+        prompts: problems at most; ``None`` for all the task has.
+        k: samples a problem.
+        seed: the stream of a problem is a function of ``(seed, index of the problem)`` alone.
+        on_progress: told when it is done.
+
+    Raises:
+        InputError: the task has no problems to evaluate on, or ``k`` < 1.
+    """
+    problems = eval_problems(task, prompts)
+    if k < 1:
+        raise InputError(f"k = {k}: must be >= 1")
+    batches = [responses for _, responses in ask(generate, encode, task, list(enumerate(problems)), k=k, seed=seed)]
+    if on_progress is not None:
+        on_progress(len(problems), len(problems))
+    return collect(problems, [response for batch in batches for response in batch], k=k)
+
+
+def eval_problems(task: Task, prompts: int | None) -> list[Problem]:
+    """The first problems of the evaluation side of a task.
+
+    Raises:
+        InputError: there are none, or a task without end and no number of prompts.
+    """
+    size = task.eval_size if prompts is None or task.eval_size is None else min(prompts, task.eval_size)
+    count = prompts if size is None else size
+    if count is None:
+        raise InputError(f"task {task.name!r} has no end: say how many problems to evaluate on")
+    if count < 1:
+        raise InputError(f"task {task.name!r} has no problems to evaluate on")
+    return [task.eval_problem(index) for index in range(count)]
+
+
+def ask(
+    generate: Generate,
+    encode: Encode,
+    task: Task,
+    problems: Sequence[tuple[int, Problem]],
+    *,
+    k: int,
+    seed: int,
+    batch: int | None = None,
+) -> Iterator[tuple[list[Problem], list[Response]]]:
+    """Sample and grade problems, a batch at a time.
+
+    Args:
+        generate, encode, task, k, seed: as in :func:`evaluate_task`.
+        problems: with the index that their random streams derive from.
+        batch: problems in one call of the engine; ``None`` for all.
+
+    Yields:
+        The problems of a batch and their graded responses.
+    """
+    size = batch or max(1, len(problems))
+    for start in range(0, len(problems), size):
+        part = problems[start : start + size]
+        asks = [Ask(encode(problem.prompt), k, problem_seed(seed, index)) for index, problem in part]
+        sampled = generate(asks)
+        yield [problem for _, problem in part], _graded(task, [problem for _, problem in part], sampled)
+
+
+def problem_seed(seed: int, index: int) -> int:
+    """A 63-bit seed for one problem."""
+    return int(np.random.SeedSequence([seed, _EVALUATE, index]).generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+def collect(problems: Sequence[Problem], responses: Sequence[Response], *, k: int) -> EvalResult:
+    """Group responses by the id of their problem.
+
+    Args:
+        problems: every problem that was asked.
+        responses: in any order.
+        k: samples that were asked for.
+    """
+    grouped: dict[tuple[str, str], list[Response]] = {}
+    for response in responses:
+        grouped.setdefault((response.task, response.problem_id), []).append(response)
+    results = [
+        ProblemResult(p.id, p.task, p.gold, k, sorted(grouped.get((p.task, p.id), []), key=lambda r: r.sample))
+        for p in problems
+    ]
+    return EvalResult(k, results)
+
+
+def _graded(task: Task, problems: Sequence[Problem], sampled: Sequence[Sequence[Sample]]) -> list[Response]:
+    pairs = [(p, number, s) for p, ss in zip(problems, sampled, strict=True) for number, s in enumerate(ss)]
+    answers = [Answer(problem, sample.text, sample.finish) for problem, _, sample in pairs]
+    grades = task.grade(answers)
+    return [
+        Response(
+            problem_id=problem.id,
+            task=problem.task,
+            sample=number,
+            reward=grade.reward,
+            reason=grade.reason,
+            key=task.key(answer),
+            tokens=len(sample.response_ids),
+            finish=sample.finish,
+            text=sample.text,
+            gold=problem.gold,
+        )
+        for (problem, number, sample), answer, grade in zip(pairs, answers, grades, strict=True)
+    ]

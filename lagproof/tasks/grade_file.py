@@ -1,0 +1,102 @@
+"""Grade a file of answers: what ``lagproof grade`` does. Imports no torch."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TextIO
+
+from lagproof.errors import InputError, RunDirError
+from lagproof.tasks.answers.extract import Form
+from lagproof.tasks.answers.pool import Limits
+from lagproof.tasks.files import Row, Source, at, rows
+from lagproof.tasks.grading import Grader
+
+_BATCH = 256
+
+
+def grade_file(
+    path_in: str | Path,
+    path_out: str | Path | TextIO,
+    *,
+    form: Form = Form.BOXED,
+    limits: Limits | None = None,
+    answer_column: str = "answer",
+    gold_column: str = "gold",
+    on_progress: Callable[[int], None] = lambda done: None,
+) -> Counter[str]:
+    """Read rows with an answer and a gold, write them with ``reward`` and ``reason``; count the reasons.
+
+    Args:
+        path_in: JSON Lines or parquet.
+        path_out: JSON Lines file, written whole or not at all, or an open stream. A reward is null where the gold
+            cannot be read.
+        form: how the answers are marked.
+        limits: of one answer.
+        answer_column, gold_column: dotted paths.
+        on_progress: told how many answers are graded.
+
+    Raises:
+        InputError: a file or a row that cannot be used, with its line.
+        RunDirError: the output cannot be written.
+    """
+    found = rows(Source(str(path_in), split="test"))
+    with Grader(form, limits) as grader:
+        graded = graded_rows(found, grader, answer_column, gold_column)
+        if not isinstance(path_out, str | Path):
+            _write(graded, path_out, on_progress)
+        else:
+            file = Path(path_out)
+            temporary = file.with_name(file.name + ".tmp")
+            try:
+                with temporary.open("w", encoding="utf-8") as stream:
+                    _write(graded, stream, on_progress)
+                os.replace(temporary, file)
+            except OSError as error:
+                raise RunDirError(f"{file}: cannot be written: {error}") from error
+            finally:
+                temporary.unlink(missing_ok=True)
+        return grader.counts
+
+
+def graded_rows(
+    found: Iterable[Row], grader: Grader, answer_column: str = "answer", gold_column: str = "gold"
+) -> Iterator[dict[str, Any]]:
+    """Rows with ``reward`` and ``reason``, in order."""
+    for batch in _batches(found):
+        pairs = [(_text(row, gold_column), _text(row, answer_column)) for row in batch]
+        for row, grade in zip(batch, grader.grade(pairs), strict=True):
+            reward = None if math.isnan(grade.reward) else grade.reward
+            yield {**row.values, "reward": reward, "reason": grade.reason}
+
+
+def _batches(found: Iterable[Row]) -> Iterator[list[Row]]:
+    batch: list[Row] = []
+    for row in found:
+        batch.append(row)
+        if len(batch) == _BATCH:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def _write(graded: Iterable[Mapping[str, Any]], stream: TextIO, on_progress: Callable[[int], None]) -> None:
+    for number, row in enumerate(graded, start=1):
+        stream.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")
+        on_progress(number)
+
+
+def _text(row: Row, column: str) -> str:
+    """A value as text: an empty one where it is null, since a missing answer is graded too."""
+    path = column.split(".")
+    value = at(row.values, path)
+    if value is None and path[0] not in row.values:
+        raise InputError(f"{row.where}: no column {column!r}; the row has {', '.join(row.values) or 'none'}")
+    if isinstance(value, bool | list | dict):
+        raise InputError(f"{row.where}: {column} is {value!r:.80}; must be text or a number")
+    return "" if value is None else str(value)

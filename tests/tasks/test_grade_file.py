@@ -1,0 +1,73 @@
+"""Grading a file: JSON Lines in, JSON Lines out."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lagproof.errors import InputError, RunDirError
+from lagproof.tasks.answers.extract import Form
+from lagproof.tasks.answers.pool import Limits
+from lagproof.tasks.grade_file import grade_file
+
+
+def write(path: Path, *rows: object) -> Path:
+    path.write_text("".join((r if isinstance(r, str) else json.dumps(r)) + "\n" for r in rows))
+    return path
+
+
+def test_every_reason_has_a_row(tmp_path: Path) -> None:
+    rows = [
+        {"id": 1, "answer": r"\boxed{\frac{1}{2}}", "gold": "0.5"},
+        {"id": 2, "answer": r"\boxed{x+x}", "gold": "3x"},
+        {"id": 3, "answer": "5", "gold": 5},
+        {"id": 4, "answer": r"\boxed{5}", "gold": ""},
+        {"id": 5, "answer": None, "gold": "5"},
+        {"id": 6, "answer": r"\boxed{\sum_{n=1}^{10^{9}} \sin(n^2)}", "gold": "5"},
+    ]
+    out = tmp_path / "out.jsonl"
+    counts = grade_file(write(tmp_path / "in.jsonl", *rows), out, limits=Limits(time_s=3.0, workers=1))
+    graded = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [row["id"] for row in graded] == [1, 2, 3, 4, 5, 6]
+    reasons = ["correct", "wrong", "unparsed", "bad_gold", "unparsed", "timed_out"]
+    assert [row["reason"] for row in graded] == reasons
+    assert [row["reward"] for row in graded] == [1.0, 0.0, 0.0, None, 0.0, 0.0]
+    assert counts == {"correct": 1, "wrong": 1, "unparsed": 2, "bad_gold": 1, "timed_out": 1}
+
+
+def test_other_columns_another_form_and_a_stream(tmp_path: Path) -> None:
+    path = write(tmp_path / "in.jsonl", {"r": {"text": "so\n#### 7"}, "label": "7"})
+    out, seen = io.StringIO(), []
+    grade_file(
+        path, out, form=Form.MARKED, answer_column="r.text", gold_column="label", on_progress=lambda n: seen.append(n)
+    )
+    assert json.loads(out.getvalue())["reward"] == 1.0
+    assert seen == [1]
+
+
+def test_a_wrong_row_is_named_and_nothing_is_left_behind(tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    good = {"answer": "", "gold": "1"}
+    for bad, message in (
+        ("{", "line 3: not JSON"),
+        ({"answer": "1"}, r"line 3: no column 'gold'; the row has answer"),
+        ({"answer": [1], "gold": "1"}, r"line 3: answer is \[1\]"),
+    ):
+        with pytest.raises(InputError, match=message):
+            grade_file(write(tmp_path / "in.jsonl", good, good, bad), out)
+    assert [file.name for file in tmp_path.iterdir()] == ["in.jsonl"]
+    with pytest.raises(RunDirError, match="cannot be written"):
+        grade_file(write(tmp_path / "in.jsonl", good), tmp_path / "no" / "out.jsonl")
+
+
+def test_grading_and_evaluation_import_no_torch() -> None:
+    code = (
+        "import sys, lagproof.tasks.grade_file, lagproof.evaluation.run; "
+        "assert not {'torch', 'transformers', 'sympy'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
