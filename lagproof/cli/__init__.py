@@ -99,7 +99,9 @@ def train(
         settings = replace(settings, run_dir=str(resume))
     console = Console(stderr=False)
     with display(settings.steps, console) as shown:
-        result = run(settings, resume=resume is not None, on_step=shown.row, on_tokens=shown.tokens)
+        result = run(
+            settings, resume=resume is not None, on_step=shown.row, on_tokens=shown.tokens, on_alarm=shown.alarm
+        )
     accuracy = result.metrics.get("eval/accuracy")
     console.print(
         f"{result.reason} after {result.steps} steps"

@@ -10,6 +10,8 @@ from typing import Any, Protocol
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from lagproof.diagnostics.alarm import Alarm
+
 LINE_EVERY_S = 30.0
 """Longest silence in a file while steps go on."""
 
@@ -20,6 +22,8 @@ class Display(Protocol):
     def row(self, row: Mapping[str, Any]) -> None: ...
 
     def tokens(self, drawn: int) -> None: ...
+
+    def alarm(self, alarm: Alarm) -> None: ...
 
 
 @contextmanager
@@ -53,6 +57,9 @@ class Lines:
             self._last = now
             self._console.print(f"sampling: {self._drawn} tokens so far", highlight=False)
 
+    def alarm(self, alarm: Alarm) -> None:
+        self._console.print(sentence(alarm), soft_wrap=True, highlight=False, markup=False)
+
 
 class Bar:
     """A bar of steps with the newest numbers under it."""
@@ -74,6 +81,15 @@ class Bar:
         self._drawn += drawn
         if self._drawn > 4096 or drawn < 64:
             self._progress.update(self._numbers, description=f"sampling {self._drawn} tokens  {self._last_accuracy}")
+
+    def alarm(self, alarm: Alarm) -> None:
+        style = "bold red" if alarm.severity == "red" else "yellow"
+        self._progress.console.print(sentence(alarm), style=style, highlight=False, markup=False)
+
+
+def sentence(alarm: Alarm) -> str:
+    """An alarm as a line."""
+    return f"{alarm.severity} alarm at step {alarm.step}: {alarm.sentence}"
 
 
 def summary(row: Mapping[str, Any], accuracy: str = "") -> str:
