@@ -14,6 +14,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from lagproof.config import Config
     from lagproof.data.tokens import Counts, TokenBatch
+    from lagproof.diagnostics.doctor import diagnose
     from lagproof.diagnostics.mismatch import mismatch
     from lagproof.errors import LagproofError
     from lagproof.functional import loss
@@ -26,6 +27,7 @@ _WHERE = {
     "LagproofError": "lagproof.errors",
     "TokenBatch": "lagproof.data.tokens",
     "Weighting": "lagproof.rules",
+    "diagnose": "lagproof.diagnostics.doctor",
     "loss": "lagproof.functional",
     "mismatch": "lagproof.diagnostics.mismatch",
     "objective": "lagproof.rules",
@@ -39,6 +41,7 @@ __all__ = [
     "LagproofError",
     "TokenBatch",
     "Weighting",
+    "diagnose",
     "loss",
     "mismatch",
     "objective",

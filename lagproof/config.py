@@ -185,7 +185,7 @@ class AlarmConfig:
     window: int = field(default=8, metadata={"help": "steps that are averaged before an alarm judges them"})
     d_bar: tuple[float, float] = field(default=(0.15, 0.4), metadata={"help": "mean |log-ratio|, nats: rings above"})
     growth: tuple[float, float] = field(
-        default=(2.5, 4.0), metadata={"help": "mean |log-ratio| as a multiple of the run's first: rings above"}
+        default=(3.0, 5.0), metadata={"help": "mean |log-ratio| as a multiple of the run's first: rings above"}
     )
     growth_floor: float = field(default=0.02, metadata={"help": "mean |log-ratio| below which growth means nothing"})
     tail: tuple[float, float] = field(

@@ -57,6 +57,8 @@ class Dump:
         batches: in the order of their steps.
         columns: the column of each role that was found.
         advantage: where the advantages come from: ``column``, ``reward`` (its group norm) or ``None``.
+        knows_learner: whether the learner's version is known; if not, ages count from each step's newest version,
+            and those of age 0 need not be on-policy.
         notes: what a reader of the numbers should know.
     """
 
@@ -64,6 +66,7 @@ class Dump:
     batches: Sequence[Batch]
     columns: Mapping[str, str]
     advantage: str | None
+    knows_learner: bool
     notes: Sequence[str]
 
     @property
@@ -108,9 +111,10 @@ def read_dump(path: str | Path, mapping: Mapping[str, str] | None = None) -> Dum
     step = _steps(flat, parts, notes)
     origin = _origin(flat, notes)
     batches = _batches(flat, step, is_ours, origin)
-    if "version" in flat.token and not is_ours and "learner_version" not in flat.response:
+    knows_learner = is_ours or "learner_version" in flat.response
+    if "version" in flat.token and not knows_learner:
         notes.append("no learner_version: ages are counted from the newest version among the tokens of each step")
-    return Dump(path, batches, columns, origin, tuple(notes))
+    return Dump(path, batches, columns, origin, knows_learner, tuple(notes))
 
 
 def _steps(flat: Flat, parts: Sequence[Flat], notes: list[str]) -> NDArray[np.int64] | None:

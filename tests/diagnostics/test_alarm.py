@@ -65,9 +65,10 @@ def test_each_alarm_rings_beyond_its_threshold_and_not_at_it(name, inside, yello
 
 
 def test_growth_is_against_the_runs_own_beginning():
-    assert rung({"d_bar": 0.125}, {"d_bar": 0.125}) == []
-    assert rung({"d_bar": 0.13}, {"d_bar": 0.13}) == [(5, "mismatch_growth", Severity.YELLOW)]
-    names = rung({"d_bar": 0.21}, {"d_bar": 0.21})
+    steady = dataclasses.replace(CONFIG, d_bar=(0.2, 0.4))
+    assert rung({"d_bar": 0.149}, {"d_bar": 0.149}, config=steady) == []
+    assert rung({"d_bar": 0.16}, {"d_bar": 0.16}, config=steady) == [(5, "mismatch_growth", Severity.YELLOW)]
+    names = rung({"d_bar": 0.26}, {"d_bar": 0.26}, config=steady)
     assert (5, "mismatch_growth", Severity.RED) in names
     assert (5, "mismatch", Severity.YELLOW) in names
 

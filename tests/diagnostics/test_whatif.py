@@ -1,0 +1,234 @@
+"""Weights against weights: masses by hand, invariants over every objective, and what SAT and ASymPO could do."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+import lagproof as lp
+from lagproof.config import Config
+from lagproof.diagnostics.commands import run_whatif
+from lagproof.diagnostics.dump import read_dump
+from lagproof.diagnostics.whatif import parse, whatif
+from lagproof.errors import ConfigError, InputError, UnknownNameError
+from lagproof.rules import TABLE
+
+
+def write(path, policy, sampler, advantage, **columns):
+    table = {"policy_logp": policy, "sampler_logp": sampler, "advantage": advantage, **columns}
+    pq.write_table(pa.table(table), path)
+    return path
+
+
+def by_label(found):
+    return {c.choice.label: c for c in found.comparisons}
+
+
+def random_dump(path, spread=0.3, responses=60, steps=3, seed=0, **columns):
+    rng = np.random.default_rng(seed)
+    policy = [list(-rng.exponential(1.0, rng.integers(1, 8)) - 1e-3) for _ in range(responses)]
+    sampler = [[min(x + spread * rng.standard_normal(), -1e-4) for x in row] for row in policy]
+    reward = rng.integers(0, 2, responses).astype(float)
+    group = np.arange(responses) // 4
+    advantage = reward - 0.4
+    rows = {"reward": reward, "group": group, "step": np.arange(responses) // (responses // steps)}
+    rows |= {"version": rng.integers(0, 4, responses), "learner_version": np.full(responses, 3)} | columns
+    return write(path, policy, sampler, advantage, **rows)
+
+
+def test_masses_by_hand(tmp_path):
+    """One response, A = 1, r = 1, 1.5, 3: GRPO keeps 1 of the three, TIS (cap 2) puts 1, 1.5 and 2, naive 1 each."""
+    policy = [[math.log(0.2), math.log(0.3), math.log(0.6)]]
+    sampler = [[math.log(0.2)] * 3]
+    found = by_label(whatif(write(tmp_path / "d.parquet", policy, sampler, [1.0]), ["tis", "naive"]))
+    assert found["grpo"].mass[""].present == pytest.approx(1 / 3, rel=1e-5)
+    assert found["tis"].mass[""].shares == pytest.approx({"kept": 1.0, "removed": 0.0, "added": 3.5}, abs=1e-5)
+    assert found["naive"].mass[""].shares == pytest.approx({"kept": 1.0, "removed": 0.0, "added": 2.0}, abs=1e-5)
+    assert found["tis"].differs == pytest.approx(2 / 3) and found["grpo"].differs == 0
+    assert found["naive"].cosine == pytest.approx(1 / math.sqrt(3), rel=1e-5)
+    assert found["grpo"].stats["clipped_high"] == pytest.approx(2 / 3)
+
+
+def test_against_tis_grpo_removes(tmp_path):
+    policy = [[math.log(0.2), math.log(0.3)], [math.log(0.2), math.log(0.1)]]
+    path = write(tmp_path / "d.parquet", policy, [[math.log(0.2)] * 2] * 2, [1.0, -1.0])
+    found = by_label(whatif(path, ["grpo"], present="tis"))
+    # tis: 1, 1.5 | -1, -.5, each over R m = 4; grpo rejects the second and the fourth
+    mass = found["grpo"].mass
+    assert mass[""].shares == pytest.approx({"kept": 2 / 4, "removed": 2 / 4, "added": 0.0}, abs=1e-5)
+    assert mass["positive/"].shares["removed"] == pytest.approx(1.5 / 2.5, abs=1e-5)
+    assert mass["negative/"].shares["removed"] == pytest.approx(0.5 / 1.5, abs=1e-5)
+
+
+@pytest.mark.parametrize("present", ["grpo", "naive", "asympo"])
+def test_what_holds_for_every_objective(present, tmp_path):
+    found = whatif(random_dump(tmp_path / "d.parquet"), present=present)
+    assert found.comparisons[0].choice.label == present and found.steps == 3
+    assert [c.choice.label for c in found.comparisons[1:]] == [name for name in TABLE if name != present]
+    same = found.comparisons[0]
+    assert same.differs == 0 and same.cosine == pytest.approx(1.0) and same.mass[""].shares["kept"] == 1.0
+    for c in found.comparisons:
+        shares = c.mass[""].shares
+        assert shares["kept"] + shares["removed"] == pytest.approx(1.0)
+        assert 0 <= c.differs <= 1 and -1 - 1e-9 <= c.cosine <= 1 + 1e-9
+        for names in (("positive/", "negative/"), tuple(n for n in c.mass if n.startswith("age_"))):
+            for what in ("present", "other", "kept"):
+                total = sum(getattr(c.mass[name], what) for name in names)
+                assert total == pytest.approx(getattr(c.mass[""], what)), (c.choice.label, names)
+
+
+def test_weights_are_those_of_each_step_by_itself(tmp_path):
+    path = random_dump(tmp_path / "d.parquet")
+    found = by_label(whatif(path, ["sat-grpo:alpha=0.5"]))["sat-grpo:alpha=0.5"]
+    total = kept = other = 0.0
+    for batch in read_dump(path).batches:
+        p = lp.objective("grpo").weigh(batch.tokens).weight.double()
+        w = lp.objective("sat-grpo", alpha=0.5).weigh(batch.tokens).weight.double()
+        total += float(p.abs().sum())
+        other += float(w.abs().sum())
+        kept += sum(min(abs(a), abs(b)) for a, b in zip(p.tolist(), w.tolist(), strict=True) if a * b > 0)
+    mass = found.mass[""]
+    assert (mass.present, mass.other, mass.kept) == pytest.approx((total, other, kept))
+    assert found.finding.numbers["removed"] == pytest.approx((total - other) / total)
+    assert mass.shares["removed"] == pytest.approx(found.finding.numbers["removed"]) and mass.shares["added"] < 1e-9
+
+
+def test_a_sign_that_flips_is_removed_and_added(tmp_path):
+    # recorded advantages have the opposite sign of what gpg makes of the rewards
+    path = write(
+        tmp_path / "d.parquet", [[-1.0], [-1.0]], [[-1.0], [-1.0]], [-1.0, 1.0], reward=[1.0, 0.0], group=[0, 0]
+    )
+    gpg = by_label(whatif(path, ["gpg"]))["gpg"]
+    assert gpg.choice.advantage == "gpg" and gpg.cosine == pytest.approx(-1.0)
+    assert gpg.mass[""].shares == pytest.approx({"kept": 0.0, "removed": 1.0, "added": 0.5})
+
+
+def test_an_advantage_that_cannot_be_computed_is_noted(tmp_path):
+    found = whatif(write(tmp_path / "d.parquet", [[-1.0]], [[-1.0]], [1.0]), ["gpg"])
+    assert found.comparisons[1].choice.advantage == "recorded"
+    assert any("gpg brings the advantage gpg" in note for note in found.notes)
+
+
+def with_log_ratios(path, d, advantage=1.0, steps=1):
+    policy = [[-2.0 + x for x in d]] * steps
+    return write(path, policy, [[-2.0] * len(d)] * steps, [advantage] * steps, step=list(range(steps)))
+
+
+def test_sat_cannot_act_beyond_the_clip(tmp_path):
+    # the .9 quantile of |d| is .37 of .3 .. .4: above log(1.2) = .182 and -log(.8) = .223
+    found = by_label(
+        whatif(with_log_ratios(tmp_path / "d.parquet", list(np.linspace(0.3, 0.4, 21)) + [0.1] * 3), ["sat-grpo"])
+    )
+    finding = found["sat-grpo"].finding
+    assert "sat-grpo cannot act on this data" in finding.sentence and "it is grpo on every token" in finding.sentence
+    assert "never below log(1 + high) = 0.182 and -log(1 - low) = 0.223" in finding.sentence
+    assert finding.numbers["can_act_high"] == finding.numbers["can_act_low"] == 0 and found["sat-grpo"].differs == 0
+
+
+def test_sat_with_a_closed_gate(tmp_path):
+    finding = by_label(whatif(with_log_ratios(tmp_path / "d.parquet", [0.0] * 20 + [0.1]), ["sat-grpo"]))[
+        "sat-grpo"
+    ].finding
+    assert "cannot act" in finding.sentence and "0, so the gate stays closed" in finding.sentence
+
+
+def test_sat_can_act_below_the_clip(tmp_path):
+    d = [0.01 * i for i in range(10)] + [0.17, 0.17]  # the .9 quantile is below .17 < log(1.2)
+    found = by_label(whatif(with_log_ratios(tmp_path / "d.parquet", d), ["sat-grpo"]))["sat-grpo"]
+    assert "sat-grpo can act:" in found.finding.sentence and "always below" in found.finding.sentence
+    assert found.finding.numbers["changed"] == pytest.approx(2 / 12) == found.differs
+
+
+def test_sat_can_act_between_the_two_limits_on_the_way_down_only(tmp_path):
+    d = [-0.2] * 20 + [-0.21]  # q = .2: above .182, below .223
+    path = with_log_ratios(tmp_path / "d.parquet", d, advantage=-1.0)
+    finding = by_label(whatif(path, ["sat-grpo"]))["sat-grpo"].finding
+    assert (finding.numbers["can_act_high"], finding.numbers["can_act_low"]) == (0, 1)
+    assert "can act in some steps" in finding.sentence and finding.numbers["changed"] == pytest.approx(1 / 21)
+
+
+def test_sat_on_responses_is_judged_by_their_quantile(tmp_path):
+    finding = by_label(whatif(random_dump(tmp_path / "d.parquet"), ["sat-gspo"]))["sat-gspo"].finding
+    assert "cannot act" in finding.sentence and "q of responses" in finding.sentence
+    assert finding.numbers["limit_high"] == pytest.approx(math.log(1.0004))
+
+
+def test_sat_with_another_risk_is_not_measured_in_nats(tmp_path):
+    label = "sat-grpo:risk=probability_mass"
+    finding = by_label(whatif(random_dump(tmp_path / "d.parquet"), [label]))[label].finding
+    assert "probability_mass" in finding.sentence and "limit_high" not in finding.numbers
+
+
+def test_the_scale_factors_of_asympo(tmp_path):
+    # S = .1 (A = 1), 5 (A = -1), .005 (A = 1): factors 10, .2, and 100 at the floor of .01
+    path = write(
+        tmp_path / "d.parquet",
+        [[-0.05, -0.15], [-4.0, -6.0, -5.0], [-0.005]],
+        [[-1.0] * 2, [-1.0] * 3, [-1.0]],
+        [1.0, -1.0, 1.0],
+    )
+    finding = by_label(whatif(path, ["asympo"], present="naive"))["asympo"].finding
+    assert finding.numbers["largest"] == pytest.approx(100.0) and finding.numbers["floored"] == 1
+    assert finding.numbers["median_negative"] == pytest.approx(0.2, rel=1e-5) and finding.numbers["responses"] == 3
+    assert "1 of 3 responses are at the floor of 0.01 nats" in finding.sentence
+
+
+def test_the_present_objective_of_a_run_is_its_own(tmp_path):
+    config = Config.load(None, ['objective.name="tis"', "objective.cap=3.0", 'learner.reduction="token_mean"'])
+    (tmp_path / "rollouts").mkdir()
+    random_dump(tmp_path / "rollouts" / "step-000003.parquet")
+    config.save_toml(tmp_path / "config.toml")
+    found = whatif(tmp_path, ["grpo", "gpg"])
+    assert found.present == "tis" and found.comparisons[0].choice.objective.cap == 3.0
+    assert {c.choice.reduction for c in found.comparisons} == {"token_mean"}  # the run had set it
+    assert by_label(whatif(tmp_path, ["grpo"], present="naive"))["grpo"].choice.reduction == "response_mean"
+
+
+def test_options_after_the_name():
+    assert parse("sat-grpo:alpha=0.5:kernel=exp") == lp.objective("sat-grpo", alpha=0.5, kernel="exp")
+    with pytest.raises(UnknownNameError, match=r"did you mean 'objective\.alpha'"):
+        parse("sat-grpo:alhpa=0.5")
+    with pytest.raises(UnknownNameError, match="did you mean 'asympo'"):
+        parse("asymp")
+    with pytest.raises(ConfigError, match="must be in"):
+        parse("spo:alpha=2")
+
+
+def test_what_cannot_be_compared(tmp_path):
+    path = tmp_path / "bare.parquet"
+    pq.write_table(pa.table({"policy_logp": [[-1.0]], "sampler_logp": [[-1.0]]}), path)
+    with pytest.raises(InputError, match="has no advantages, and no rewards"):
+        whatif(path)
+    with pytest.raises(InputError, match="every weight of grpo is 0"):
+        whatif(write(path, [[-1.0]], [[-1.0]], [0.0]))
+
+
+def test_the_command_prints_a_table_or_json(tmp_path, capsys):
+    path = random_dump(tmp_path / "d.parquet")
+    assert run_whatif(path) == 0
+    out = capsys.readouterr().out
+    assert "\x1b" not in out and max(map(len, out.splitlines())) <= 80
+    assert all(name in out for name in TABLE) and "By sign of the advantage" in out and "by age" in out
+    assert "cannot act on this data" in out or "can act" in out
+    assert run_whatif(path, ["sat-grpo", "asympo"], as_json=True) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [o["objective"] for o in told["objectives"]] == ["grpo", "sat-grpo", "asympo"]
+    assert told["objectives"][1]["kept"] + told["objectives"][1]["removed"] == pytest.approx(1.0)
+    assert {"positive", "negative", "age_0", "age_3"} <= set(told["objectives"][1]["groups"])
+    assert run_whatif(path, ["sat-grpp"], as_json=True) == 2
+    assert "did you mean" in json.loads(capsys.readouterr().out)["error"]
+    assert run_whatif(tmp_path / "nothing") == 2
+
+
+def test_tokens_that_cannot_be_scored_count_for_neither(tmp_path):
+    path = write(tmp_path / "d.parquet", [[-1.0, -1.0]], [[-1.0, math.nan]], [1.0])
+    found = by_label(whatif(path, ["naive"]))
+    # grpo: one token, weight 1; naive: two tokens, weight 1/2 each
+    assert found["naive"].mass[""].shares == pytest.approx({"kept": 0.5, "removed": 0.5, "added": 0.5})
+    assert found["naive"].differs == 1.0 and torch.isfinite(torch.tensor(found["naive"].cosine))
