@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 import sympy
+from antlr4.atn.PredictionMode import PredictionMode
 from latex2sympy2_extended.latex2sympy2 import _Latex2Sympy
 from latex2sympy2_extended.math_normalization import NormalizationConfig, normalize_latex
 from math_verify.grader import should_treat_as_complex
@@ -48,16 +49,27 @@ def read(text: str) -> Any:
     if has_adjacent_numbers(text):
         raise UnreadableError(text)
     latex = normalize_latex(text, _NORMALIZATION)
-    reader = _Reader(is_real=not should_treat_as_complex(latex))
-    try:
-        value = reader.parse(latex)
-    except MemoryError:
-        raise
-    except Exception as error:  # the reader raises bare exceptions at whatever it does not know
-        raise UnreadableError(text) from error
+    real = not should_treat_as_complex(latex)
+    value = _parse(latex, real, PredictionMode.SLL)
+    if value is None:
+        value = _parse(latex, real, PredictionMode.LL)
     if not isinstance(value, sympy.Basic | sympy.MatrixBase):
         raise UnreadableError(text)
     return value
+
+
+def _parse(latex: str, real: bool, mode: Any) -> Any:
+    """The expression, ``None`` where there is none.
+
+    Prediction by a single context (SLL) is ten times as fast as by the full one (LL) and agrees with it wherever it
+    succeeds; where it fails the text may still be right.
+    """
+    try:
+        return _Reader(mode, real).parse(latex)
+    except MemoryError:
+        raise
+    except Exception:  # the reader raises bare exceptions at whatever it does not know
+        return None
 
 
 class _Reader(_Latex2Sympy):
@@ -67,6 +79,15 @@ class _Reader(_Latex2Sympy):
     decimal is the exact fraction that it denotes, a lone ``i`` is the imaginary unit, and a binomial is not worked
     out while reading.
     """
+
+    def __init__(self, mode: Any, real: bool) -> None:
+        super().__init__(is_real=real)
+        self._mode = mode
+
+    def create_parser(self, latex_str: Any) -> Any:
+        parser = super().create_parser(latex_str)
+        parser._interp.predictionMode = self._mode
+        return parser
 
     def convert_postfix_list(self, arr: Any, i: int = 0) -> Any:
         factor = self.convert_postfix(arr[i])

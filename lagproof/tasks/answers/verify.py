@@ -5,6 +5,7 @@ Imported only in the processes of the pool: what is asked here may hang, and may
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,7 +20,8 @@ from lagproof.tasks.answers.judge import Verdict
 from lagproof.tasks.answers.reader import UnreadableError, read
 
 _PROBES = ((7, 11), (13, 3))
-"""Numerators and denominators of the points at which two expressions that look equal are compared again."""
+"""Numerators and denominators of the points at which two expressions are compared."""
+_VARIABLE = re.compile(r"(?<![A-Za-z\\])[A-DF-Za-df-hj-z](?![A-Za-z])")
 
 
 def compare(gold: str, answer: str) -> Verdict:
@@ -74,7 +76,10 @@ def equal(gold: Any, answer: Any, rounded: bool) -> bool:
 def _constants_agree(text: str, rounded: bool) -> bool:
     """Whether each chain ``a = b = c`` of a list has only one value: ``x = 5 = 7`` says nothing."""
     for part in split_top(text, ",;"):
-        values = [v for member in split_top(part, "=") if _is_constant(v := _try_read(member.strip()))]
+        members = [member.strip() for member in split_top(part, "=")]
+        if len(members) == 1:
+            continue
+        values = [v for member in members if not _VARIABLE.search(member) and _is_constant(v := _try_read(member))]
         if not all(equal(values[0], value, rounded) for value in values[1:]):
             return False
     return True
@@ -131,19 +136,16 @@ def _same_elements(gold: Sequence[Any], answer: Sequence[Any], rounded: bool) ->
 
 
 def _algebraically_equal(gold: Any, answer: Any, rounded: bool) -> bool:
-    """math-verify's verdict; a yes about expressions in symbols has to hold at two points as well.
+    """math-verify's verdict, where two expressions in the same symbols agree at two points.
 
-    It compares with an absolute precision of 15 digits, so that it calls ``x/2^{99}`` and ``x/2^{98}`` equal.
+    The points come first since they are cheap, and decide most wrong answers. They also stop what it calls equal only
+    because it compares with an absolute precision of 15 digits, such as ``x/2^{99}`` and ``x/2^{98}``.
     """
-    if not math_verify(gold, answer, timeout_seconds=None, raise_on_error=True):
-        return False
-    comparable = isinstance(gold, sympy.Expr) and isinstance(answer, sympy.Expr)
-    symbols = sorted(gold.free_symbols, key=str)
-    if not comparable or gold.free_symbols != answer.free_symbols:
-        return True
-    for top, bottom in _PROBES:
-        point = [(symbol, sympy.Rational(top + 2 * i, bottom + i)) for i, symbol in enumerate(symbols)]
-        values = gold.subs(point), answer.subs(point)
-        if all(map(_is_constant, values)) and not same_number(*values, rounded=rounded):
-            return False
-    return True
+    if isinstance(gold, sympy.Expr) and isinstance(answer, sympy.Expr) and gold.free_symbols == answer.free_symbols:
+        symbols = sorted(gold.free_symbols, key=str)
+        for top, bottom in _PROBES:
+            point = [(symbol, sympy.Rational(top + 2 * i, bottom + i)) for i, symbol in enumerate(symbols)]
+            values = gold.subs(point), answer.subs(point)
+            if all(map(_is_constant, values)) and not same_number(*values, rounded=rounded):
+                return False
+    return math_verify(gold, answer, timeout_seconds=None, raise_on_error=True)

@@ -1,0 +1,83 @@
+"""Answers graded a second on one core: plain numbers, algebra, and the mixture that a set such as MATH has."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import numpy as np
+
+from lagproof.tasks.answers.pool import Limits
+from lagproof.tasks.grading import Grader
+
+Pairs = list[tuple[str, str]]
+TARGET_PER_S = 200
+
+
+def main() -> None:
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})  # inherited by the grading process: everything shares one core
+    try:
+        _report()
+    finally:
+        os.sched_setaffinity(0, cores)
+
+
+def _report() -> None:
+    rng = np.random.default_rng(0)
+    with Grader(limits=Limits(workers=1)) as grader:
+        began = time.perf_counter()
+        grader.grade([("2x", r"\boxed{x+x}")])
+        started_s = time.perf_counter() - began
+        print(f"\ngrading, one core, every answer different\n  {'start of the process':<28}{started_s:>9.2f} s")
+        for name, pairs in (
+            ("plain numbers", _numbers(rng, 20_000)),
+            ("algebra", _algebra(rng, 600)),
+            ("algebra, warm", _algebra(rng, 600)),
+            ("65 % numbers, 35 % algebra", _mixed(rng, 1500)),
+        ):
+            began = time.perf_counter()
+            grades = grader.grade(pairs)
+            rate = len(pairs) / (time.perf_counter() - began)
+            right = sum(grade.reward for grade in grades) / len(grades)
+            print(f"  {name:<28}{rate:>9.0f} answers/s{rate / TARGET_PER_S:>8.1f} x the target, {right:.2f} right")
+
+
+def _response(answer: str) -> str:
+    return "We look at the terms one after the other and add them up. " * 8 + f"So the answer is $\\boxed{{{answer}}}$."
+
+
+def _numbers(rng: np.random.Generator, count: int) -> Pairs:
+    golds = rng.integers(-5000, 5000, size=(count, 2))
+    return [(str(a), _response(str(a if b % 2 else b))) for a, b in golds.tolist()]
+
+
+def _algebra(rng: np.random.Generator, count: int) -> Pairs:
+    """Half of the answers right and written in another way, half of them wrong."""
+    out: Pairs = []
+    for i, (a, b, c) in enumerate(rng.integers(2, 60, size=(count, 3)).tolist()):
+        other = a + i % 2  # the wrong half
+        forms = (
+            (rf"{a}\sqrt{{{b}}}", rf"\sqrt{{{other * other * b}}}"),
+            (rf"\frac{{{a}\pi}}{{{c}}}", rf"\pi \cdot \frac{{{other}}}{{{c}}}"),
+            (f"({a},{a + b})", rf"\left({other}, {a + b}\right)"),
+            (f"x^2+{a}x+{b}", f"{b}+{other}x+x^2"),
+            (rf"[{a},\infty)", rf"[{other}, \infty)"),
+            (f"{a},{b},{c}", f"{b}, {c}, {other}"),
+            (rf"\frac{{{a}+\sqrt{{{b}}}}}{{{c}}}", rf"\frac{{\sqrt{{{b}}}+{other}}}{{{c}}}"),
+            (f"y={a}x-{b}", f"y = {other}x - {b}"),
+            (rf"\begin{{pmatrix}} {a} \\ {b} \end{{pmatrix}}", rf"\begin{{pmatrix}} {other} \\ {b} \end{{pmatrix}}"),
+            (f"{a}+{b}i", f"{b}i+{other}"),
+        )
+        gold, answer = forms[i // 2 % len(forms)]
+        out.append((gold, _response(answer)))
+    return out
+
+
+def _mixed(rng: np.random.Generator, count: int) -> Pairs:
+    pairs = _numbers(rng, count * 65 // 100) + _algebra(rng, count - count * 65 // 100)
+    return [pairs[i] for i in rng.permutation(len(pairs))]
+
+
+if __name__ == "__main__":
+    main()
