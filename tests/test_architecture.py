@@ -17,7 +17,7 @@ ORDER = [
     {"experiments"},
     {"runtime"},
     {"learner", "rollout", "sync"},
-    {"evaluation", "evaluate"},
+    {"evaluation"},
     {"tasks"},
     {"models"},
     {"diagnostics"},
@@ -25,7 +25,7 @@ ORDER = [
     {"rules"},
     {"data"},
     {"tensors"},
-    {"config"},
+    {"config", "seeds"},
     {"errors"},
 ]
 LEVEL = {room: level for level, rooms in enumerate(ORDER) for room in rooms}

@@ -138,6 +138,96 @@ def compare(
     raise typer.Exit(code)
 
 
+@app.command(
+    name="eval",
+    help="avg@k with an interval, pass@k, maj@k of one or more models or checkpoints; several are compared with the "
+    "first. A TASK is a name (arithmetic), or LABEL=FILE (aime24=aime24.jsonl). The same command goes on where it was "
+    "interrupted.",
+)
+def evaluate(
+    models: Annotated[list[str], typer.Argument(help="tiny-dense | smollm2 | a folder | a Hugging Face name")],
+    task: Annotated[list[str], typer.Option(help="NAME or LABEL=FILE; may be repeated")],
+    out: Annotated[Path, typer.Option(help="folder for samples, tables and result.json")] = Path("runs/eval"),
+    k: Annotated[int, typer.Option("--k", "-k", help="samples a problem")] = 1,
+    prompts: Annotated[int | None, typer.Option(help="problems at most; all by default", show_default=False)] = None,
+    max_tokens: Annotated[int, typer.Option(help="response tokens at most")] = 512,
+    temperature: Annotated[float, typer.Option(help="0 is greedy")] = 1.0,
+    top_p: Annotated[float, typer.Option(help="nucleus mass, in (0, 1]")] = 1.0,
+    top_k: Annotated[int, typer.Option(help="tokens kept; 0 keeps all")] = 0,
+    seed: Annotated[int, typer.Option(help="of the random streams")] = 0,
+    batch: Annotated[int, typer.Option(help="problems sampled together")] = 8,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="option of the tasks, as TOML: shots=3")] = None,
+) -> None:
+    from lagproof.cli.evaluating import evaluate as run
+    from lagproof.config import parse_override
+    from lagproof.evaluation.run import Settings, parse_tasks
+
+    settings = Settings(k, prompts, max_tokens, temperature, top_p, top_k, seed, batch)
+    run(models, parse_tasks(task, dict(map(parse_override, set_ or []))), settings, out, Console())
+
+
+@app.command(help="Grade answers against golds: rows with answer and gold in, the same with reward and reason out.")
+def grade(
+    file: Annotated[Path, typer.Argument(help="JSON Lines or parquet with the columns answer and gold")],
+    out: Annotated[Path | None, typer.Option(help="file; standard output by default", show_default=False)] = None,
+    form: Annotated[str, typer.Option(help="where the answer is: boxed | marked | whole")] = "boxed",
+    limit_s: Annotated[float, typer.Option(help="wall-clock limit of one answer, seconds")] = 5.0,
+    memory_mib: Annotated[int, typer.Option(help="memory limit of one answer")] = 1024,
+    answer_column: Annotated[str, typer.Option(help="a dotted path")] = "answer",
+    gold_column: Annotated[str, typer.Option(help="a dotted path")] = "gold",
+) -> None:
+    from lagproof.cli.grading import grade as run
+
+    run(file, out, form, limit_s, memory_mib, (answer_column, gold_column))
+
+
+MapOption = Annotated[
+    list[str] | None, typer.Option("--map", help="our name of a column = its name in the dump; may be repeated")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="for machines")]
+
+
+@app.command(
+    help="What is wrong with a run, with the evidence and what to try. PATH is a run directory, or a parquet or JSON Lines "
+    "dump of another trainer. Exit code: 0 healthy, 1 sick, 2 unusable."
+)
+def doctor(
+    path: Annotated[Path, typer.Argument(help="run directory or dump")],
+    map_: MapOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    from lagproof.diagnostics.commands import run_doctor
+
+    raise typer.Exit(run_doctor(path, _mapping(map_), as_json=as_json))
+
+
+@app.command(help="What other objectives would have done with exactly these tokens.")
+def whatif(
+    path: Annotated[Path, typer.Argument(help="run directory or dump")],
+    objectives: Annotated[
+        str | None, typer.Option(help="names with commas; all by default", show_default=False)
+    ] = None,
+    present: Annotated[
+        str | None, typer.Option(help="compared with; the run's own by default, for a dump grpo", show_default=False)
+    ] = None,
+    map_: MapOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    from lagproof.diagnostics.commands import run_whatif
+
+    names = None if objectives is None else objectives.split(",")
+    raise typer.Exit(run_whatif(path, names, _mapping(map_), present=present, as_json=as_json))
+
+
+def _mapping(pairs: list[str] | None) -> dict[str, str] | None:
+    if pairs is None:
+        return None
+    for pair in pairs:
+        if "=" not in pair:
+            raise ConfigError(f"--map {pair!r}: must be OURS=THEIRS, for example policy_logp=logprobs")
+    return dict(pair.split("=", 1) for pair in pairs)
+
+
 @app.command(help="One self-contained page of a run, of a comparison, or of several runs side by side.")
 def report(
     sources: Annotated[list[Path], typer.Argument(help="run directories or directories of comparisons")],

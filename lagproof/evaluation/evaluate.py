@@ -6,14 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
-
 from lagproof.data.samples import Sample
 from lagproof.errors import InputError
 from lagproof.evaluation.result import EvalResult, ProblemResult, Response
+from lagproof.seeds import Purpose, stream
 from lagproof.tasks.task import Answer, Messages, Problem, Task
-
-_EVALUATE = 2  # key of the random streams of evaluation
 
 
 @dataclass(frozen=True)
@@ -116,7 +113,7 @@ def ask(
 
 def problem_seed(seed: int, index: int) -> int:
     """A 63-bit seed for one problem."""
-    return int(np.random.SeedSequence([seed, _EVALUATE, index]).generate_state(1, np.uint64)[0] >> np.uint64(1))
+    return stream(seed, Purpose.EVALUATE, index)
 
 
 def collect(problems: Sequence[Problem], responses: Sequence[Response], *, k: int) -> EvalResult:

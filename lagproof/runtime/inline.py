@@ -13,8 +13,9 @@ from torch import Tensor
 from lagproof.config import Config
 from lagproof.data import record
 from lagproof.data.metrics import values
-from lagproof.data.samples import Finish, Group, Sample
+from lagproof.data.samples import Group, Sample
 from lagproof.diagnostics.alarm import Alarm, Monitor
+from lagproof.diagnostics.responses import responses
 from lagproof.errors import InterruptedRunError
 from lagproof.learner.probe import probe
 from lagproof.learner.step import Learner, Outcome, StepResult
@@ -38,8 +39,8 @@ from lagproof.runtime.schedule import (
     WeightsLoaded,
     WorkerJoined,
 )
-from lagproof.runtime.seeds import Purpose, stream
 from lagproof.runtime.watch import Watch
+from lagproof.seeds import Purpose, stream
 from lagproof.sync.memory import MemoryChannel
 from lagproof.tasks.order import position
 from lagproof.tasks.task import Answer, Problem, Task
@@ -219,7 +220,7 @@ class InlineRun:
         row: dict[str, Any] = {"step": step, "batch": command.batch}
         if result.outcome is not Outcome.TRAINED:
             row["outcome"] = str(result.outcome)
-        row |= values(result.metrics) | _sample_metrics(groups)
+        row |= values(result.metrics | responses(s for group in groups for s in group.samples))
         if result.outcome is Outcome.TRAINED:
             if self._config.save.rollouts:
                 self._dir.record(_records(groups, result, step), step)
@@ -284,18 +285,6 @@ def _leading_starts(todo: deque[Command]) -> Iterator[Start]:
     while todo and isinstance(command := todo[0], Start):
         todo.popleft()
         yield command
-
-
-def _sample_metrics(groups: Sequence[Group]) -> dict[str, float]:
-    """Of all responses, also the truncated ones and those without a reward."""
-    samples = [sample for group in groups for sample in group.samples]
-    rewards = [s.reward for s in samples if s.scored and s.reward is not None]
-    out: dict[str, float] = {
-        "samples": len(samples),
-        "response_tokens": float(np.mean([len(s.response_ids) for s in samples])),
-        "truncated": float(np.mean([s.finish is Finish.LENGTH for s in samples])),
-    }
-    return out | ({"reward_std": float(np.std(rewards))} if rewards else {})
 
 
 def _records(groups: Sequence[Group], result: StepResult, step: int) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,8 +13,10 @@ from typing import Any
 
 from lagproof import rules, tasks
 from lagproof.config import Config, Named
+from lagproof.data.samples import Sample
 from lagproof.diagnostics.alarm import Alarm, Monitor
 from lagproof.errors import CheckpointError, ConfigError, InputError, RunDirError, RunStoppedError
+from lagproof.evaluation.evaluate import Ask, evaluate_task
 from lagproof.learner.step import Learner, Recipe
 from lagproof.models.loading import Loaded, encode, load
 from lagproof.rollout.engine import Request, Sampling
@@ -24,7 +26,6 @@ from lagproof.runtime import checkpoint
 from lagproof.runtime.inline import InlineRun, Rooms, Row
 from lagproof.runtime.run_dir import RunDir
 from lagproof.runtime.schedule import Limits, Periodic, Plan, Scheduler, Stop
-from lagproof.runtime.seeds import Purpose, stream
 from lagproof.sync.memory import MemoryChannel
 from lagproof.tasks.task import Task
 from lagproof.tensors.advantage import ADVANTAGES
@@ -288,23 +289,22 @@ def _finish(config: Config, run_dir: RunDir, stop: Stop) -> Result:
 def _evaluator(
     config: Config, task: Task, loaded: Loaded, on_tokens: Callable[[int], None]
 ) -> Callable[[int], dict[str, float]]:
-    from lagproof.tasks.task import Answer
-
+    """Evaluation of the learner's own weights, always on the same problems with the same random streams."""
     sampling = Sampling(config.rollout.max_tokens, config.eval.temperature, record_logp=False)
 
     def evaluate(version: int) -> dict[str, float]:
         engine = HFEngine.view(loaded.model, loaded.tokenizer, loaded.stop_ids, version=version, on_tokens=on_tokens)
-        n = min(config.eval.prompts, task.eval_size or config.eval.prompts)
-        problems = [task.eval_problem(i) for i in range(n)]
-        out = engine.generate(
-            [
-                Request(encode(loaded, p.prompt), config.eval.k, stream(config.seed, Purpose.EVALUATE, i))
-                for i, p in enumerate(problems)
-            ],
-            sampling,
-        )
-        answers = [Answer(p, s.text, s.finish) for p, ss in zip(problems, out, strict=True) for s in ss]
-        rewards = [g.reward for g in task.grade(answers)]
-        return {"eval/accuracy": sum(rewards) / len(rewards)}
+
+        def generate(asks: Sequence[Ask]) -> list[list[Sample]]:
+            return engine.generate([Request(a.prompt_ids, a.samples, a.seed) for a in asks], sampling)
+
+        return evaluate_task(
+            generate,
+            lambda prompt: encode(loaded, prompt),
+            task,
+            prompts=config.eval.prompts,
+            k=config.eval.k,
+            seed=config.seed,
+        ).metrics()
 
     return evaluate

@@ -1,0 +1,32 @@
+"""What ``lagproof grade`` does around the grader: progress and a count of reasons, on stderr. Imports no torch."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from lagproof.errors import ConfigError
+from lagproof.tasks.answers.extract import Form
+from lagproof.tasks.answers.pool import Limits
+from lagproof.tasks.grade_file import grade_file
+
+
+def grade(file: Path, out: Path | None, form: str, limit_s: float, memory_mib: int, columns: tuple[str, str]) -> None:
+    """Grade ``file`` into ``out`` or standard output."""
+    if form not in list(Form):
+        raise ConfigError(f"--form {form!r}: must be {' | '.join(Form)}")
+    console = Console(stderr=True)
+    with console.status("grading") as status:
+        counts = grade_file(
+            file,
+            sys.stdout if out is None else out,
+            form=Form(form),
+            limits=Limits(limit_s, memory_mib),
+            answer_column=columns[0],
+            gold_column=columns[1],
+            on_progress=lambda done: status.update(f"grading: {done} answers"),
+        )
+    said = ", ".join(f"{count} {reason}" for reason, count in counts.most_common()) or "no answers"
+    console.print(f"{said}" + ("" if out is None else f": {out}"), highlight=False, soft_wrap=True)
