@@ -188,8 +188,8 @@ JsonOption = Annotated[bool, typer.Option("--json", help="for machines")]
 
 
 @app.command(
-    help="What is wrong with a run, with the evidence and what to try. PATH is a run directory, or a parquet or JSON Lines "
-    "dump of another trainer. Exit code: 0 healthy, 1 sick, 2 unusable."
+    help="What is wrong with a run, with the evidence and what to try. PATH is a run directory, or a parquet or JSON "
+    "Lines dump of another trainer. Exit code: 0 healthy, 1 sick, 2 unusable."
 )
 def doctor(
     path: Annotated[Path, typer.Argument(help="run directory or dump")],
