@@ -1,7 +1,8 @@
 """Sampling from a causal language model of transformers, one forward a token, with everything a learner must know.
 
 What transformers' own ``generate`` does not give: random streams that belong to a request, the log-probability of the
-distribution that was really sampled, the support that truncation kept, and rows that leave when they are done.
+distribution that was really sampled, the support that truncation kept, and samples that are run together as
+long as they agree and leave when they are done.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ DRAW_TOKENS = 64
 
 @dataclass(frozen=True)
 class Response:
-    """One row of a decoded batch: the ids, the stop token included, and what was recorded about each."""
+    """One sample: its ids, the stop token included, and what was recorded about each."""
 
     ids: list[int]
     logp: list[float] | None
