@@ -32,6 +32,9 @@ TRAIN = "lagproof.runtime.train:train"
 """The single run as ``module:function``; imported in the worker only."""
 
 HEARTBEAT_S = 0.5
+MAX_MESSAGES = 100
+"""Messages read of one worker before the others have their turn."""
+
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
 
 
@@ -167,11 +170,13 @@ class _Pool:
                 worker.connection.send((job, self._logs / f"{job.name}.log"))
 
     def _hear(self, worker: _Worker, *, stopping: bool) -> Outcome | None:
-        """Read all that a busy worker has sent; the outcome of its job if it has ended."""
+        """Read what a busy worker has sent; the outcome of its job if it has ended."""
         number = worker.job
         assert number is not None
         try:
-            while worker.connection.poll():
+            for _ in range(MAX_MESSAGES):
+                if not worker.connection.poll():
+                    break
                 message = worker.connection.recv()
                 if isinstance(message, tuple):
                     ending, reason = message

@@ -1,8 +1,8 @@
 """A single run that needs no model: the contract of the real one, with numbers that follow from the configuration.
 
-Seeds choose what happens: 13 refuses its configuration, 17 has a bug, 19 dies, 23 cannot go on at step 3, 29 at lag
-1 asks the comparison to stop at step 3 and then goes on until it is told to; 31 asks twice and goes on; 37 kills the
-comparison and says when it is told to stop.
+Seeds choose what happens: 2 dies at step 3, 13 refuses its configuration, 17 has a bug, 23 cannot go on at step 3. In
+the first cell of seed 29 the comparison is asked to stop at step 3, and the run goes on until it is told; in that of 31
+it is asked twice and the run never listens; in that of 37 the comparison is killed, and the run says when it was told.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 from lagproof.config import Config
 from lagproof.errors import ConfigError, InterruptedRunError, RunStoppedError
 
-REFUSES, BUG, DIES, STOPS, INTERRUPTS, IGNORES, ORPHAN = 13, 17, 19, 23, 29, 31, 37
+DIES, REFUSES, BUG, STOPS, INTERRUPTS, IGNORES, ORPHAN = 2, 13, 17, 23, 29, 31, 37
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,7 @@ def train(
     print(f"printed by seed {config.seed}" if config.seed == BUG else "", end="")
     if config.seed == BUG:
         raise KeyError("forgotten")
+    first = config.objective.name == "naive" and config.schedule.ahead == 1
     path = Path(config.run_dir)
     metrics = path / "metrics.jsonl"
     if resume:
@@ -64,11 +65,11 @@ def train(
         if step == 3 and config.seed == STOPS:
             _finish(path, "no_signal", success=False, steps=step)
             raise RunStoppedError("no group had a signal in 8 batches")
-        if step == 3 and config.seed == INTERRUPTS and config.schedule.ahead == 1 and not resume:
+        if step == 3 and config.seed == INTERRUPTS and first and not resume:
             _until_told(on_step, row)
-        if step == 3 and config.seed == IGNORES:
+        if step == 3 and config.seed == IGNORES and first:
             _ignore_the_first(on_step, row)
-        if step == 3 and config.seed == ORPHAN:
+        if step == 3 and config.seed == ORPHAN and first:
             _orphan(on_step, row, path.parent / "told")
         on_step(row)
         step += 1

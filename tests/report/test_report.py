@@ -37,7 +37,9 @@ def comparison(tmp_path_factory: pytest.TempPathFactory) -> Path:
     grid = from_tree(TREE, "x")
     open_or_create(out, grid)
     for cell in grid.cells():
-        make_run(cell_dir(out, cell), cell.entry.name, lag=cell.lag, seed=cell.seed)
+        alarms = [(20 + cell.seed, "red", "mismatch left its band"), (30, "yellow", "x")] if cell.lag == 8 else []
+        alarms = alarms if cell.entry.name == "naive" else []
+        make_run(cell_dir(out, cell), cell.entry.name, lag=cell.lag, seed=cell.seed, alarms=alarms)
     return out
 
 
@@ -76,6 +78,14 @@ def test_there_is_a_panel_for_each_lag(page: str) -> None:
     text = visible(page)
     assert text.count("<h3>Lag 1</h3>") == text.count("<h3>Lag 8</h3>") == 4
     assert text.count('class="chart"') == len(specs(page)) == 2 + 4 * 2
+
+
+def test_first_alarms_are_listed_and_drawn(page: str) -> None:
+    said = "naive, lag 8: first alarm at step 20 (seed 0), 21 (seed 1): mismatch left its band"
+    assert f'<li class="red">{said}</li>' in page
+    for spec in specs(page).values():
+        drawn = "seed 1: mismatch left its band" in json.dumps(spec)
+        assert drawn == (spec["description"] in ("Accuracy over steps. Lag 8", "Mismatch over steps. Lag 8"))
 
 
 def test_it_needs_nothing_from_outside(page: str) -> None:

@@ -79,6 +79,7 @@ def test_tails_of_several_files_add_up(tmp_path: Path) -> None:
     run(tmp_path, [row], name="step-000001.parquet")
     found, _ = tail(run(tmp_path, [row]))
     assert found is not None and found.tokens == 4 and found.points()[0][1] == 0.5
+    assert found.points()[-1] == (1.0, 0.5)  # |d| = 1 is not below the edge at 1
 
 
 def test_no_token_has_no_points() -> None:
