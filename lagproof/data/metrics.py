@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -91,6 +91,39 @@ class Same:
     @property
     def value(self) -> float:
         return self.shared
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The standard deviation of all values, ``sqrt(sum (x - mean)^2 / n)``.
+
+    Attributes:
+        count, mean: of the values.
+        squares: ``sum (x - mean)^2``; kept as such, because ``sum x^2 - n mean^2`` loses all digits of a small spread.
+    """
+
+    count: int
+    mean: float
+    squares: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Spread:
+        if not values:
+            return cls(0, 0.0, 0.0)
+        mean = math.fsum(values) / len(values)
+        return cls(len(values), mean, math.fsum((x - mean) ** 2 for x in values))
+
+    def merge(self, other: Spread) -> Spread:
+        count = self.count + other.count
+        if not count:
+            return self
+        gap = other.mean - self.mean
+        mean = self.mean + gap * other.count / count
+        return Spread(count, mean, self.squares + other.squares + gap * gap * self.count * other.count / count)
+
+    @property
+    def value(self) -> float | None:
+        return math.sqrt(self.squares / self.count) if self.count else None
 
 
 @dataclass(frozen=True)

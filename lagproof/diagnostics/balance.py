@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import torch
+import math
+
+import numpy as np
 
 from lagproof.data.metrics import Mean, Metric
 from lagproof.data.tokens import TokenBatch
@@ -21,14 +23,16 @@ def balance(tokens: TokenBatch) -> dict[str, Metric]:
     neither side.
     """
     logp, advantage, response = tokens.policy_logp.detach(), tokens.advantage.detach(), tokens.response
-    if not bool(torch.isfinite(logp + advantage).all()):  # quicker than asking both
+    if not math.isfinite(float((logp + advantage).sum())):  # a number that is missing makes the sum missing
         ok = tokens.scorable(sampler=False)
         logp, advantage, response = logp[ok], advantage[ok], response[ok]
-    lengths = segment_count(response, tokens.num_responses)
-    divisor = lengths.clamp(min=1)
-    scale = segment_sum(-logp.double(), response, tokens.num_responses) / divisor
-    mean = segment_sum(advantage.double(), response, tokens.num_responses) / divisor
-    mass = mean.abs() * scale
+    lengths = segment_count(response, tokens.num_responses).cpu().numpy()
+    total_logp, total_advantage = (
+        segment_sum(x.double(), response, tokens.num_responses).cpu().numpy() for x in (logp, advantage)
+    )
+    divisor = np.maximum(lengths, 1)
+    scale, mean = -total_logp / divisor, total_advantage / divisor
+    mass = np.abs(mean) * scale
     num_responses = int((lengths > 0).sum())
     out: dict[str, Metric] = {}
     totals: dict[str, float] = {}

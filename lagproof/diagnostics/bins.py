@@ -74,6 +74,26 @@ def age_name(number: int) -> str:
     return f"age_{first}-{2 * first - 1}"
 
 
+def sums(x: NDArray[Any], cell: Cells, runs: Cells) -> NDArray[np.float64]:
+    """The sum of ``x`` over each cell, in float64.
+
+    Tokens of a response nearly always share a cell, and adding up neighbours is ten times quicker than adding them to
+    their cells one by one.
+
+    Args:
+        runs: ``starts(cell)``.
+    """
+    if not len(x):
+        return np.zeros(NUM_CELLS)
+    of_run = np.add.reduceat(x, runs, dtype=np.float64)
+    return np.bincount(cell[runs], weights=of_run, minlength=NUM_CELLS).astype(np.float64)
+
+
+def starts(cell: Cells) -> Cells:
+    """Where a run of equal cells begins."""
+    return np.flatnonzero(np.concatenate([cell[:1] == cell[:1], cell[1:] != cell[:-1]]))
+
+
 def split(x: NDArray[Any], cell: Cells) -> dict[int, NDArray[Any]]:
     """The values of each cell that has any."""
     counts = np.bincount(cell, minlength=NUM_CELLS)

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from dataclasses import dataclass, field
 
@@ -17,11 +18,10 @@ from torch import Tensor
 from lagproof.data.distribution import Distribution
 from lagproof.data.metrics import EffectiveSize, Maximum, Mean, Metric, Sum, values
 from lagproof.data.tokens import Counts, TokenBatch
-from lagproof.diagnostics.bins import NUM_CELLS, Cells, cells, groups, split
+from lagproof.diagnostics.bins import NUM_CELLS, Cells, cells, groups, split, starts, sums
 from lagproof.errors import InputError
 from lagproof.rules.reduction import Reduction
-from lagproof.tensors.divergence import k3, total_variation
-from lagproof.tensors.ratio import LOG_RATIO_BOUND, bounded_ratio, overflows
+from lagproof.tensors.ratio import LOG_RATIO_BOUND, overflows
 from lagproof.tensors.segments import segment_count
 
 CHUNK_TOKENS = 1 << 16
@@ -103,46 +103,48 @@ class _Table:
     overflow: int = 0
     ratio_max: float = -np.inf
 
-    def add(self, cell: Cells, **x: Tensor | None) -> None:
-        """Add to the sums; ``None`` counts tokens."""
+    def add(self, cell: Cells, **x: Tensor) -> None:
+        """Add to the sums."""
+        runs = starts(cell)
         for name, value in x.items():
-            weights = None if value is None else value.cpu().numpy()
-            self.sums[name] += np.bincount(cell, weights=weights, minlength=NUM_CELLS)
+            self.sums[name] += sums(value.cpu().numpy(), cell, runs)
+
+    def count(self, name: str, cell: Cells) -> None:
+        """Add the number of tokens."""
+        self.sums[name] += np.bincount(cell, minlength=NUM_CELLS)
 
     def of(self, name: str, chosen: Cells) -> float:
         return float(self.sums[name][chosen].sum())
 
 
 def _compare(table: _Table, chunk: TokenBatch, cell: Cells) -> None:
-    """Add the tokens whose two log-probabilities are known."""
+    """Add the tokens whose two log-probabilities are known. All sums follow from those of d and of ``e = r - 1``."""
     assert chunk.sampler_logp is not None
     dtype = torch.promote_types(chunk.policy_logp.dtype, torch.float32)
-    policy, sampler = chunk.policy_logp.detach().to(dtype), chunk.sampler_logp.detach().to(dtype)
-    d = policy - sampler
-    if not bool(torch.isfinite(d + chunk.advantage).all()):  # quicker than asking all three
+    d = chunk.policy_logp.detach().to(dtype) - chunk.sampler_logp.detach().to(dtype)
+    if not math.isfinite(float((d + chunk.advantage).sum())):  # a number that is missing makes the sum missing
         known = chunk.scorable(sampler=True)
         d, cell = d[known], cell[known.cpu().numpy()]
     if not len(d):
         return
-    r, size = bounded_ratio(d), d.abs()
-    # expm1(2 d) is r^2 - 1 without the digits that r^2 loses near 1
-    above = torch.expm1(2.0 * d.clamp(-LOG_RATIO_BOUND, LOG_RATIO_BOUND))
-    table.add(cell, n=None, d_bar=size, d=d, k3=k3(d), tv=total_variation(d), ratio=r, chi2=above)
+    size, e = d.abs(), torch.expm1(d.clamp(-LOG_RATIO_BOUND, LOG_RATIO_BOUND))
+    table.count("n", cell)
+    table.add(cell, size=size, d=d, e=e, abs_e=e.abs(), square_e=e.square())
     for c, part in split(size.float().cpu().numpy(), cell).items():
         table.size[c].append(part)
-    table.overflow += int(torch.count_nonzero(overflows(d)))
-    table.ratio_max = max(table.ratio_max, float(r.max()))
+    if float(size.max()) > LOG_RATIO_BOUND:
+        table.overflow += int(torch.count_nonzero(overflows(d)))
+    table.ratio_max = max(table.ratio_max, 1.0 + float(e.max()))
 
 
 def _weigh(table: _Table, chunk: TokenBatch, cell: Cells, applied: Applied, rows: slice, lengths: Tensor) -> None:
     """Add the gradient mass, and what each advantage was multiplied by."""
     weight, ok = applied.weight[rows], applied.scorable[rows]
-    table.add(cell, mass=weight.abs())
     factor = applied.reduction.factor(lengths, chunk.response, applied.counts, weight)
-    ok = ok & (chunk.advantage != 0)
-    scale = chunk.advantage.detach() * factor
-    used = torch.where(ok, weight / scale, 0.0).double()
-    table.add(cell, used=used, used_square=used.square(), num_used=ok)
+    has_sign = ok & (chunk.advantage != 0)
+    used = torch.where(has_sign, weight / (chunk.advantage.detach() * factor), 0.0)
+    table.add(cell, mass=weight.abs(), used=used, used_square=used.square())
+    table.count("num_used", cell[has_sign.cpu().numpy()])
 
 
 def _mass(table: _Table, *, by_age: bool) -> dict[str, Metric]:
@@ -160,10 +162,14 @@ def _mismatch(table: _Table, num_tokens: int, *, by_age: bool) -> dict[str, Metr
     out: dict[str, Metric] = {}
     for prefix, chosen in groups(table.sums["n"], by_age=by_age).items():
         n = int(table.of("n", chosen))
+        size_sum, d, e, abs_e, square_e = (table.of(x, chosen) for x in ("size", "d", "e", "abs_e", "square_e"))
         out[f"{prefix}tokens"] = Sum(n)
-        out |= {f"{prefix}{name}": Mean(table.of(name, chosen), n) for name in ("d_bar", "k3", "tv", "chi2")}
-        out[f"{prefix}k1"] = Mean(-table.of("d", chosen), n)
-        out[f"{prefix}ess"] = EffectiveSize(table.of("ratio", chosen), table.of("chi2", chosen) + n, n)
+        out[f"{prefix}d_bar"] = Mean(size_sum, n)
+        out[f"{prefix}k1"] = Mean(-d, n)
+        out[f"{prefix}k3"] = Mean(e - d, n)
+        out[f"{prefix}tv"] = Mean(0.5 * abs_e, n)
+        out[f"{prefix}chi2"] = Mean(square_e + 2.0 * e, n)  # r^2 - 1 = e^2 + 2 e
+        out[f"{prefix}ess"] = EffectiveSize(n + e, n + 2.0 * e + square_e, n)
         out[f"{prefix}abs_d"] = Distribution(tuple(size[c] for c in chosen.tolist() if c in size))
         if "used" in table.sums:
             used = [table.of(name, chosen) for name in ("used", "used_square", "num_used")]

@@ -1,15 +1,20 @@
-"""Scales and masses of the two signs, and what SAT's gate takes away."""
+"""Scales and masses of the two signs, what SAT's gate takes away, and what responses are like."""
 
 from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 import lagproof as lp
-from lagproof.data.metrics import merge, values
+from lagproof.data.metrics import Spread, merge, values
+from lagproof.data.samples import Finish, Sample
 from lagproof.diagnostics.balance import balance
+from lagproof.diagnostics.responses import responses
 
 
 def tokens_of(rows, advantage, sampler=None):
@@ -91,3 +96,27 @@ def test_what_the_gate_took_away_is_the_difference_to_the_base(name, reduction):
     base = lp.objective(name.removeprefix("sat-"), **options).weigh(tokens, reduction=reduction)
     before, after = float(base.weight.abs().sum()), float(sat.weight.abs().sum())
     assert before > after and sat.stats["sat/removed"] == pytest.approx(1 - after / before, rel=1e-9)
+
+
+def sample(length, finish, reward):
+    return Sample([1], [2] * length, [0] * length, finish, reward=reward)
+
+
+def test_lengths_are_of_all_responses_and_rewards_of_the_scored():
+    # one ended after 4 tokens, one was cut off after 8, one has no reward
+    samples = [sample(4, Finish.STOP, 1.0), sample(8, Finish.LENGTH, 0.0), sample(6, Finish.STOP, math.nan)]
+    got = values(responses(samples))
+    assert got == {"samples": 3, "response_tokens": 6.0, "truncated": pytest.approx(1 / 3), "reward_std": 0.5}
+    assert values(merge(responses([s]) for s in samples)) == pytest.approx(got)
+    assert values(responses([])) == {"samples": 0}
+
+
+@given(st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=30), st.integers(0, 30))
+def test_a_spread_merges_to_that_of_all_values(xs, cut):
+    merged = Spread.of(xs[:cut]).merge(Spread.of(xs[cut:]))
+    assert merged.value == pytest.approx(float(np.std(xs)), rel=1e-9, abs=1e-9)
+
+
+def test_a_small_spread_of_large_values_keeps_its_digits():
+    parts = [Spread.of([1e8 + 0.1, 1e8 - 0.1]), Spread.of([1e8 + 0.1, 1e8 - 0.1])]
+    assert parts[0].merge(parts[1]).value == pytest.approx(0.1, rel=1e-6)
