@@ -76,7 +76,7 @@ def mismatch_metrics(
             value.
         version: the learner's version before the step.
         applied: adds ``ess_applied``, of the factor ``w / (A f)`` that the objective put in the place of ``r``, over
-            tokens with ``A != 0`` (``f`` is the reduction's); and ``mass_positive``, ``mass_negative`` by age.
+            tokens with ``A != 0`` (``f`` is the reduction's); and the gradient mass of each sign, by age too.
     """
     table = _Table()
     lengths = None if applied is None else segment_count(tokens.response[applied.scorable], tokens.num_responses)
@@ -148,12 +148,14 @@ def _weigh(table: _Table, chunk: TokenBatch, cell: Cells, applied: Applied, rows
 
 
 def _mass(table: _Table, *, by_age: bool) -> dict[str, Metric]:
+    """By sign, of all tokens and of each bin of ages."""
     out: dict[str, Metric] = {}
     for prefix, chosen in groups(table.sums["mass"], by_age=by_age).items():
-        negative, positive = chosen[chosen % 3 == 0], chosen[chosen % 3 == 2]
+        negative, positive = (table.of("mass", chosen[chosen % 3 == sign]) for sign in (0, 2))
         if prefix not in ("positive/", "negative/"):
-            out[f"{prefix}mass_positive"] = Sum(table.of("mass", positive))
-            out[f"{prefix}mass_negative"] = Sum(table.of("mass", negative))
+            out |= {f"{prefix}mass_positive": Sum(positive), f"{prefix}mass_negative": Sum(negative)}
+        if not prefix:
+            out["mass_ratio"] = Mean(negative, positive)
     return out
 
 
