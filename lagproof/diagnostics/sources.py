@@ -147,7 +147,7 @@ def _peek(body: bytes) -> dict[str, Any]:
 
 def _type(example: Any) -> pa.DataType:
     if isinstance(example, list):
-        return pa.list_(pa.float64())
+        return pa.list_(pa.bool_() if any(isinstance(x, bool) for x in example) else pa.float64())
     if isinstance(example, str):
         return pa.string()
     return pa.bool_() if isinstance(example, bool) else pa.float64()

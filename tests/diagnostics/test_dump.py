@@ -121,6 +121,15 @@ def test_padding_is_left_out_by_the_mask_and_never_read(write):
     assert not any("left out" in note for note in dump.notes)
 
 
+def test_masks_and_rewards_may_be_truth_values(write):
+    rows = [
+        {"policy_logp": [-1.0, -2.0], "sampler_logp": [-1.0, -2.0], "mask": [True, False], "reward": True, "group": 1},
+        {"policy_logp": [-3.0], "sampler_logp": [-3.0], "mask": [True], "reward": False, "group": 1},
+    ]
+    _, batch = only(write(rows))
+    assert batch.tokens.policy_logp.tolist() == [-1.0, -3.0] and batch.reward.tolist() == [1.0, 0.0]
+
+
 def test_the_map_goes_before_what_is_recognised(tmp_path):
     rows = [{"policy_logp": [-1.0], "sampler_logp": [-2.0], "mine": [-5.0]}]
     path = jsonl(tmp_path / "dump.jsonl", rows)
