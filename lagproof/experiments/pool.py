@@ -138,10 +138,9 @@ class _Pool:
             self._view.tick()
 
     def close(self) -> None:
-        """End every process: idle ones by request, others (only after an error of ours) by force."""
+        """End every process by force: idle ones have nothing to save, and to unload torch takes them seconds."""
         for worker in self._workers:
-            if worker.job is not None:
-                worker.process.kill()
+            worker.process.kill()
             worker.connection.close()
         for worker in self._workers:
             worker.process.join()
