@@ -103,13 +103,15 @@ def test_items_are_grouped_by_id_and_not_by_text() -> None:
 
 
 def test_missing_samples_are_counted_and_not_averaged_away() -> None:
-    came = [response("a", 0), response("a", 1), response("b", 0, finish=Finish.ABORTED, reward=0.0, tokens=99)]
+    aborted = response("b", 1, finish=Finish.ABORTED, reward=0.0, tokens=99)
+    came = [response("a", 0), response("a", 1), response("b", 0), aborted]
     result = collect(problems("a", "b", "c"), came, k=2)
-    assert result.missing == 4
-    assert result.accuracy == pytest.approx(1 / 3)
-    assert result.pass_at(2) == pytest.approx(1 / 3)
+    assert result.missing == 3
+    assert result.accuracy == pytest.approx((1 + 0.5 + 0) / 3)
+    assert result.pass_at(2) == pytest.approx(2 / 3)
+    assert result.pass_at(1) == pytest.approx((1 + 0.5 + 0) / 3)
     assert result.response_tokens == 4.0
-    assert result.metrics()["eval/missing"] == 4
+    assert result.metrics()["eval/missing"] == 3
 
 
 def test_a_problem_whose_gold_cannot_be_read_is_skipped_and_counted() -> None:

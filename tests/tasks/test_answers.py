@@ -215,6 +215,12 @@ def test_brackets() -> None:
     assert not has_adjacent_numbers("x_1 2")
 
 
+def test_what_is_nested_too_deep_is_not_asked() -> None:
+    assert first_look("2x", "(" * 12 + "x+x" + ")" * 12) == Question("2x", "(" * 12 + "x+x" + ")" * 12)
+    assert first_look("2x", "(" * 13 + "x+x" + ")" * 13) is Verdict.UNPARSED
+    assert first_look("(" * 13 + "x+x" + ")" * 13, "2x") is Verdict.BAD_GOLD
+
+
 def test_equal_answers_are_one_vote() -> None:
     same = ["5", "5.0", r"\frac{10}{2}", r"5 \text{ cm}", "$5$", r"\text{5}"]
     assert len({answer_key(text) for text in same}) == 1
