@@ -86,22 +86,25 @@ def _below(value: float | None, thresholds: tuple[float, float], sentence: Sente
     return Finding(Severity.YELLOW, sentence(value, yellow)) if value < yellow else None
 
 
+def _lately(look: Look) -> str:
+    return f"over the last {look.config.window} steps" if look.config.window > 1 else "in this step"
+
+
 def mismatch(look: Look) -> Finding | None:
     """The policy is far from its sampler."""
-    w = look.config.window
     return _above(
         look.history.mean("d_bar"),
         look.config.d_bar,
-        lambda d, t: f"the mismatch left its band: d_bar {d:.3g} nats over the last {w} steps (threshold {t:g})",
+        lambda d, t: f"the mismatch left its band: d_bar {d:.3g} nats {_lately(look)} (threshold {t:g})",
     )
 
 
 def mismatch_growth(look: Look) -> Finding | None:
     """The policy is much further from its sampler than it was when the run began."""
-    d, first, w = look.history.mean("d_bar"), look.history.first("d_bar"), look.config.window
+    d, first = look.history.mean("d_bar"), look.history.first("d_bar")
     if d is None or first is None or first <= 0 or d < look.config.growth_floor:
         return None
-    numbers = f"d_bar {d:.3g} nats over the last {w} steps, {first:.3g} over the first {w}"
+    numbers = f"d_bar {d:.3g} nats {_lately(look)}, {first:.3g} at first"
     return _above(
         d / first,
         look.config.growth,
@@ -168,10 +171,10 @@ def truncated(look: Look) -> Finding | None:
 
 def reward_collapse(look: Look) -> Finding | None:
     """The reward is far below its peak."""
-    now, peak, w = look.history.mean("reward"), look.history.peak("reward"), look.config.window
+    now, peak = look.history.mean("reward"), look.history.peak("reward")
     if now is None or peak is None or peak <= 0:
         return None
-    numbers = f"{now:.3g} over the last {w} steps, {peak:.3g} at its best"
+    numbers = f"{now:.3g} {_lately(look)}, {peak:.3g} at its best"
     return _below(
         now / peak,
         look.config.reward,

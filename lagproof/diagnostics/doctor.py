@@ -232,7 +232,7 @@ def _course(rows: Sequence[Mapping[str, Any]], window: int) -> list[str]:
         return []
     means = [math.fsum(reward[i : i + window]) / window for i in range(len(reward) - window + 1)]
     first, best, last = means[0], max(means), means[-1]
-    return [f"reward: {first:.3g} over the first {window} steps, {best:.3g} at its best, {last:.3g} at the end"]
+    return [f"reward: {first:.3g} at first, {best:.3g} at its best, {last:.3g} at the end (means of {window} steps)"]
 
 
 def _age(name: str) -> str:

@@ -60,7 +60,8 @@ def _sat(objective: Clip, gate: Gate, metrics: Sequence[Mapping[str, Metric]]) -
     if "removed" in numbers:
         did += f" and took {numbers['removed']:.2%} of the gradient mass"
     middle, unit = numbers["q_median"], "tokens" if objective.level is Level.TOKEN else "responses"
-    where = f"q of {unit} is {middle:.3g} nats (median of {len(q)} steps, {min(q):.3g} to {max(q):.3g})"
+    spread = f" (median of {len(q)} steps, {min(q):.3g} to {max(q):.3g})" if len(q) > 1 else ""
+    where = f"q of {unit} is {middle:.3g} nats{spread}"
     if gate.risk != "log_ratio":
         return Finding(f"{objective.name}: q of {unit} is {middle:.3g} ({gate.risk}); {did}", numbers)
     limits = f"log(1 + high) = {up:.3g} and -log(1 - low) = {down:.3g}"
@@ -68,13 +69,14 @@ def _sat(objective: Clip, gate: Gate, metrics: Sequence[Mapping[str, Metric]]) -
     numbers |= {"limit_high": up, "can_act_high": can_up / len(q), "can_act_low": can_down / len(q)}
     numbers |= {"limit_low": down} if math.isfinite(down) else {}
     base = objective.name.removeprefix("sat-")
+    never, always = ("never", "always ") if len(q) > 1 else ("not", "")
     if can_up == can_down == 0:
-        why = "0, so the gate stays closed" if max(q) == 0 else f"never below {limits}"
+        why = "0, so the gate stays closed" if max(q) == 0 else f"{never} below {limits}"
         return Finding(
             f"{objective.name} cannot act on this data: {where}, {why}: it is {base} on every token", numbers
         )
     if can_up == can_down == len(q):
-        return Finding(f"{objective.name} can act: {where}, always below {limits}; {did}", numbers)
+        return Finding(f"{objective.name} can act: {where}, {always}below {limits}; {did}", numbers)
     steps = (
         f"below log(1 + high) = {up:.3g} in {can_up} and below -log(1 - low) = {down:.3g} in {can_down} of the steps"
     )

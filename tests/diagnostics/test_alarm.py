@@ -64,6 +64,14 @@ def test_each_alarm_rings_beyond_its_threshold_and_not_at_it(name, inside, yello
     assert {found[1] for found in rung(red, red, red, config=EVEN)} == {name}
 
 
+@pytest.mark.parametrize(
+    ("name", "at_red"),
+    [("mismatch", {"d_bar": 0.4}), ("truncated", {"truncated": 0.8}), ("effective_size", {"ess": 0.2})],
+)
+def test_a_red_threshold_itself_is_yellow(name, at_red):
+    assert rung(at_red, at_red, at_red, config=EVEN) == [(5, name, Severity.YELLOW)]
+
+
 def test_growth_is_against_the_runs_own_beginning():
     steady = dataclasses.replace(CONFIG, d_bar=(0.2, 0.4))
     assert rung({"d_bar": 0.149}, {"d_bar": 0.149}, config=steady) == []

@@ -69,11 +69,11 @@ def test_a_collapse_and_how_long_before_it_the_first_alarm_rang(tmp_path):
     )
     verdict = diagnose(path)
     assert (verdict.status, verdict.exit_code, verdict.lead_steps) == (Status.SICK, 1, 4)
-    assert verdict.sentence.startswith("Sick: the mismatch left its band: d_bar 0.5 nats over the last 1 steps")
+    assert verdict.sentence.startswith("Sick: the mismatch left its band: d_bar 0.5 nats in this step")
     assert "at step 11. The reward collapsed 4 steps after the first alarm (mismatch, step 11)." in verdict.sentence
     assert verdict.advice[0].startswith("naive puts no bound on stale negative responses")
     assert any(
-        "reward: 0.5 over the first 1 steps, 0.5 at its best, 0.1 at the end" in line for line in verdict.evidence
+        "reward: 0.5 at first, 0.5 at its best, 0.1 at the end (means of 1 steps)" in line for line in verdict.evidence
     )
 
 

@@ -127,7 +127,7 @@ def test_sat_cannot_act_beyond_the_clip(tmp_path):
     )
     finding = found["sat-grpo"].finding
     assert "sat-grpo cannot act on this data" in finding.sentence and "it is grpo on every token" in finding.sentence
-    assert "never below log(1 + high) = 0.182 and -log(1 - low) = 0.223" in finding.sentence
+    assert "not below log(1 + high) = 0.182 and -log(1 - low) = 0.223" in finding.sentence
     assert finding.numbers["can_act_high"] == finding.numbers["can_act_low"] == 0 and found["sat-grpo"].differs == 0
 
 
@@ -141,7 +141,7 @@ def test_sat_with_a_closed_gate(tmp_path):
 def test_sat_can_act_below_the_clip(tmp_path):
     d = [0.01 * i for i in range(10)] + [0.17, 0.17]  # the .9 quantile is below .17 < log(1.2)
     found = by_label(whatif(with_log_ratios(tmp_path / "d.parquet", d), ["sat-grpo"]))["sat-grpo"]
-    assert "sat-grpo can act:" in found.finding.sentence and "always below" in found.finding.sentence
+    assert "sat-grpo can act:" in found.finding.sentence and "nats, below log" in found.finding.sentence
     assert found.finding.numbers["changed"] == pytest.approx(2 / 12) == found.differs
 
 
