@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from lagproof.data.metrics import Mean, Metric, Spread, Sum
-from lagproof.data.samples import Finish, Sample
+from lagproof.data.samples import Finish, Group, Sample
 
 
 def responses(samples: Iterable[Sample]) -> dict[str, Metric]:
@@ -22,3 +22,19 @@ def responses(samples: Iterable[Sample]) -> dict[str, Metric]:
         "truncated": Mean(sum(s.finish is Finish.LENGTH for s in listed), len(listed)),
         "reward_std": Spread.of(rewards),
     }
+
+
+def by_task(groups: Sequence[Group]) -> dict[str, Metric]:
+    """``<task>/reward``, ``<task>/response_tokens``, ``<task>/truncated`` where a batch mixes tasks, else nothing."""
+    parts: dict[str, list[Sample]] = {}
+    for group in groups:
+        parts.setdefault(group.info["task"], []).extend(group.samples)
+    if len(parts) < 2:
+        return {}
+    out: dict[str, Metric] = {}
+    for task, samples in sorted(parts.items()):
+        found = responses(samples)
+        rewards = [s.reward for s in samples if s.scored and s.reward is not None]
+        out[f"{task}/reward"] = Mean(sum(rewards), len(rewards))
+        out |= {f"{task}/{name}": found[name] for name in ("response_tokens", "truncated")}
+    return out

@@ -15,7 +15,7 @@ from lagproof.data import record
 from lagproof.data.metrics import values
 from lagproof.data.samples import Group, Sample
 from lagproof.diagnostics.alarm import Alarm, Monitor
-from lagproof.diagnostics.responses import responses
+from lagproof.diagnostics.responses import by_task, responses
 from lagproof.errors import InterruptedRunError
 from lagproof.learner.probe import probe
 from lagproof.learner.step import Learner, Outcome, StepResult
@@ -220,7 +220,7 @@ class InlineRun:
         row: dict[str, Any] = {"step": step, "batch": command.batch}
         if result.outcome is not Outcome.TRAINED:
             row["outcome"] = str(result.outcome)
-        row |= values(result.metrics | responses(s for group in groups for s in group.samples))
+        row |= values(result.metrics | responses(s for group in groups for s in group.samples) | by_task(groups))
         if result.outcome is Outcome.TRAINED:
             if self._config.save.rollouts:
                 self._dir.record(_records(groups, result, step), step)

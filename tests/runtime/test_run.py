@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -18,6 +19,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import lagproof as lp
+from lagproof import tasks
 from lagproof.config import Config
 from lagproof.errors import (
     CheckpointError,
@@ -33,7 +35,7 @@ from lagproof.runtime import train as train_module
 from lagproof.runtime.schedule import Periodic, ages
 from lagproof.runtime.train import train
 from lagproof.tasks.arithmetic import ArithmeticTask
-from lagproof.tasks.task import Grade
+from lagproof.tasks.task import Grade, Problem
 
 SMALL = (
     "rollout.prompts=8",
@@ -161,6 +163,45 @@ class TestOneRun:
         train(config(tmp_path / "r", "objective.name=asympo", "rollout.record_logp=false", "steps=2", "eval.every=0"))
         assert all("d_bar" not in row for row in rows(tmp_path / "r"))
         assert all(row["sampler_logp"] is None for row in rollouts(tmp_path / "r"))
+
+
+def test_a_mixture_keeps_its_tasks_apart(tmp_path):
+    """Two streams of sums under two names; their rewards add up to that of the batch, weighed by their responses."""
+    tasks.TASKS["short"] = replace(tasks.TASKS["arithmetic"], build=lambda options: Short(options))
+    try:
+        mixture = '[{name = "arithmetic", weight = 1}, {name = "short", weight = 3}]'
+        train(config(tmp_path / "r", "task.name=mixture", f"task.tasks={mixture}", "eval.every=10"))
+    finally:
+        del tasks.TASKS["short"]
+    found = rows(tmp_path / "r")
+    counts = dict.fromkeys(("arithmetic", "short"), 0)
+    for row in rollouts(tmp_path / "r"):
+        counts[json.loads(row["info"])["task"]] += 1
+    assert counts["short"] > 1.5 * counts["arithmetic"] > 0
+    mixed = [row for row in found if "short/reward" in row]
+    assert len(mixed) >= 8
+    for row in mixed:
+        low, high = sorted((row["short/reward"], row["arithmetic/reward"]))
+        assert low <= row["reward"] <= high
+        assert 1 <= row["short/response_tokens"] <= 12
+    assert {"eval/accuracy", "eval/short/accuracy", "eval/arithmetic/accuracy"} <= found[-1].keys()
+
+
+class Short:
+    """The arithmetic task under another name."""
+
+    name = "short"
+
+    def __init__(self, task: ArithmeticTask) -> None:
+        self._task = task
+        self.size, self.eval_size = task.size, task.eval_size
+        self.grade, self.key, self.close = task.grade, task.key, task.close
+
+    def problem(self, index: int) -> Problem:
+        return replace(self._task.problem(index), task=self.name)
+
+    def eval_problem(self, index: int) -> Problem:
+        return replace(self._task.eval_problem(index), task=self.name)
 
 
 class TestResume:
