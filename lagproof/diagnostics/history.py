@@ -51,9 +51,8 @@ class History:
                 self.series.setdefault(name, Series(deque(maxlen=self.window))).add(float(value))
 
     def mean(self, name: str) -> float | None:
-        """Over the last window; ``None`` where there is no full one, or the newest row lacks the metric."""
-        has = name in self.row or name in _derived(self.row)
-        return self.series[name].mean if has and name in self.series else None
+        """Over the last window of rows that have it; ``None`` where there is no full one."""
+        return self.series[name].mean if name in self.series else None
 
     def first(self, name: str) -> float | None:
         return self.series[name].first if name in self.series else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -158,6 +159,22 @@ def test_each_token_is_scored_with_the_version_that_sampled_it(loaded, moved):
     right = {3: weights(loaded.model), 5: weights(loaded.model)}
     assert split(loaded, [*old, *new], moved, right)["probe/engine_abs"] < 1e-6
     assert split(loaded, [*old, *new], moved, wrong)["probe/engine_abs"] > 1e-3
+
+
+def test_a_response_may_have_been_sampled_by_two_versions(loaded, moved):
+    groups = sampled(loaded, "float32")
+    half = [
+        Group(g.prompt, g.problem_id, [replace(s, version=[3] * 2 + [5] * (len(s.version) - 2)) for s in g.samples])
+        for g in groups
+    ]
+    got = split(loaded, half, moved, {3: weights(loaded.model), 5: weights(moved)})
+    # the policy is version 5 itself, so that only tokens of version 3 have a part of its updates
+    tokens = batch(half, moved)
+    before = batch(half, loaded.model).policy_logp
+    old = tokens.version == 3
+    want = float(torch.where(old, (tokens.policy_logp - before).abs(), 0.0).mean())
+    assert 0 < int(old.sum()) < len(old) and got["probe/policy_abs"] == pytest.approx(want, abs=1e-6)
+    assert got["probe/unattributed"] == 0
 
 
 def test_tokens_of_a_version_that_is_not_kept_are_not_attributed(loaded, moved):

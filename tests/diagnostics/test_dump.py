@@ -191,6 +191,11 @@ def test_bfloat16_is_noticed_on_either_side(tmp_path):
         assert warned is None or f"{warned}_logp was rounded" in notes
 
 
+def test_zeros_are_no_sign_of_rounding(tmp_path):
+    columns = {"policy_logp": [[0.0, 0.0]], "sampler_logp": [[-0.123456789, 0.0]]}
+    assert not any("rounded" in note for note in read_dump(parquet(tmp_path / "dump.parquet", columns)).notes)
+
+
 def test_half_precision_columns_can_be_read(tmp_path):
     half = np.array([-1.0, -2.0], dtype=np.float16)
     _, batch = only(parquet(tmp_path / "dump.parquet", {"policy_logp": [half], "sampler_logp": [half]}))
