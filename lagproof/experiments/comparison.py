@@ -8,6 +8,7 @@ from pathlib import Path
 
 from lagproof.config import read_toml
 from lagproof.errors import RunDirError
+from lagproof.experiments.claims import Claim, Judged, judge
 from lagproof.experiments.grid import Cell, Grid, from_tree
 from lagproof.experiments.rundata import RunData, is_run, read_run
 from lagproof.experiments.statistics import CellSummary, Difference, RunSummary, over_seeds, paired, summarise
@@ -26,12 +27,14 @@ class Findings:
         cells: over seeds, lag by lag.
         differences: to each objective's baseline.
         unfinished: names of the runs without a result.
+        claims: what the runs say of each claim of the comparison.
     """
 
     runs: tuple[RunSummary, ...]
     cells: tuple[CellSummary, ...]
     differences: tuple[Difference, ...]
     unfinished: tuple[str, ...]
+    claims: tuple[Judged, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,8 @@ class Comparison:
         missing = [c.name for c in self.grid.cells() if (c.entry.label, c.lag, c.seed) not in started]
         order = {entry.label: i for i, entry in enumerate(self.grid.entries)}
         runs = sorted(self.runs, key=lambda run: (run.lag, order[run.label], run.seed))
-        return find(runs, {e.label: e.baseline for e in self.grid.entries if e.baseline is not None}, missing)
+        baselines = {e.label: e.baseline for e in self.grid.entries if e.baseline is not None}
+        return find(runs, baselines, missing, self.grid.claims)
 
     @property
     def unfinished(self) -> list[Cell]:
@@ -64,18 +68,25 @@ class Comparison:
         return [cell for cell in self.grid.cells() if (cell.entry.label, cell.lag, cell.seed) not in ended]
 
 
-def find(runs: Sequence[RunData], baselines: Mapping[str, str], missing: Sequence[str] = ()) -> Findings:
+def find(
+    runs: Sequence[RunData],
+    baselines: Mapping[str, str],
+    missing: Sequence[str] = (),
+    claims: Sequence[Claim] = (),
+) -> Findings:
     """The statistics of some runs; a run that is half done says nothing about its second half and is left out.
 
     Args:
         runs: in the order of tables.
         baselines: label of the baseline by label.
         missing: names of runs that have not started.
+        claims: to be judged.
     """
-    summaries = tuple(summarise(run) for run in runs if run.finished)
+    ended = [run for run in runs if run.finished]
+    summaries = tuple(map(summarise, ended))
     running = [run.path.name for run in runs if not run.finished]
     cells, differences = tuple(over_seeds(summaries)), tuple(paired(summaries, baselines))
-    return Findings(summaries, cells, differences, (*running, *missing))
+    return Findings(summaries, cells, differences, (*running, *missing), judge(claims, ended, summaries))
 
 
 def cell_dir(out: Path, cell: Cell) -> Path:

@@ -9,6 +9,8 @@ The file holds the keys of a run (``docs``: ``lagproof train --help``) and, at t
     baseline   = "grpo"                                # paired differences are taken to it
     steps      = 240
     learner.lr = 1e-4
+
+and the claims it was made to judge, see ``claims.py``.
 """
 
 from __future__ import annotations
@@ -25,8 +27,10 @@ import tomli_w
 from lagproof import tasks
 from lagproof.config import Config, from_dict, parse_override, read_toml, set_key, to_dict
 from lagproof.errors import ConfigError, UnknownNameError
+from lagproof.experiments import claims
+from lagproof.experiments.claims import Claim
 
-GRID_KEYS = ("title", "command", "objectives", "lags", "seeds", "baseline")
+GRID_KEYS = ("title", "command", "objectives", "lags", "seeds", "baseline", "claims")
 ENTRY_KEYS = ("name", "label", "options", "baseline")
 LAG_KEYS = ("lag", "seeds")
 SET_BY_GRID = {
@@ -89,6 +93,7 @@ class Grid:
         entries: the objectives, in the order of tables and colours.
         lags: the lags with their seeds.
         base: the configuration that all cells share; its run_dir, seed, objective and lag are placeholders.
+        claims: what its runs are to show.
     """
 
     name: str
@@ -97,6 +102,7 @@ class Grid:
     lags: tuple[Lag, ...]
     base: Config
     command: str | None = None
+    claims: tuple[Claim, ...] = ()
 
     def cells(self) -> list[Cell]:
         """Every run, seed by seed, so that a comparison that is stopped early holds whole sets of pairs."""
@@ -135,14 +141,15 @@ class Grid:
         ]
         lags = [{"lag": lag.lag, "seeds": list(lag.seeds)} for lag in self.lags]
         command = {} if self.command is None else {"command": self.command}
-        return {"title": self.title, **command, "lags": lags, "objectives": entries, **base}
+        judged = {"claims": [claim.tree() for claim in self.claims]} if self.claims else {}
+        return {"title": self.title, **command, "lags": lags, "objectives": entries, **base, **judged}
 
     def to_toml(self) -> str:
         """:meth:`tree` as text."""
         return tomli_w.dumps(self.tree())
 
     def differences(self, other: Grid) -> list[str]:
-        """Keys by which the results of two grids would differ; titles, commands and baselines change no run."""
+        """Keys by which the results of two grids would differ; titles, commands, baselines and claims change no run."""
         ours, theirs = _flat(self.tree()), _flat(other.tree())
         return sorted(k for k in ours.keys() | theirs.keys() if ours.get(k) != theirs.get(k) and not _cosmetic(k))
 
@@ -202,7 +209,10 @@ def from_tree(tree: Mapping[str, Any], name: str) -> Grid:
     for entry in entries:
         if entry.baseline is not None and entry.baseline not in labels:
             raise UnknownNameError("baseline", entry.baseline, labels)
-    return Grid(name, _text(tree, "title") or name, entries, lags, base, _text(tree, "command"))
+    found = tuple(
+        claims.parse(item, f"claims[{i}]") for i, item in enumerate(_list(tree, "claims") if "claims" in tree else [])
+    )
+    return Grid(name, _text(tree, "title") or name, entries, lags, base, _text(tree, "command"), found)
 
 
 def _base(tree: Mapping[str, Any]) -> Config:
@@ -303,4 +313,4 @@ def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _cosmetic(key: str) -> bool:
-    return key in ("title", "command") or key.endswith(".baseline")
+    return key in ("title", "command") or key.endswith(".baseline") or key.startswith("claims")

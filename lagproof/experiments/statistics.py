@@ -25,6 +25,9 @@ SECOND_HALF = {
 }
 """Means over the second half of training: our name, and the metrics of a run that add up to it."""
 
+NUMBERS = (*SECOND_HALF, "minimum", "final")
+"""Names of the numbers of a run."""
+
 COLLAPSE_SHARE = 0.75
 COLLAPSE_WINDOW = 3
 COLLAPSE_RULE = (
@@ -46,6 +49,8 @@ class RunSummary:
         collapsed: by :data:`COLLAPSE_RULE`; ``None`` without evaluations.
         steps: steps made.
         planned_steps: steps asked for.
+        first_alarm, first_red: step at which the first alarm of any severity, and the first red one, rang; ``None``
+            where none did.
     """
 
     label: str
@@ -55,6 +60,8 @@ class RunSummary:
     collapsed: bool | None
     steps: int
     planned_steps: int
+    first_alarm: int | None = None
+    first_red: int | None = None
 
 
 @dataclass(frozen=True)
@@ -83,6 +90,7 @@ class CellSummary:
         worst: the lowest accuracy of any seed after step 0.
         collapsed: how many seeds collapsed, of those that can be judged; ``None`` if none can.
         stopped: seeds that ended before their planned steps.
+        first_alarm, first_red: as in :class:`RunSummary`, one a seed.
     """
 
     label: str
@@ -92,6 +100,8 @@ class CellSummary:
     worst: float | None
     collapsed: int | None
     stopped: tuple[int, ...] = ()
+    first_alarm: tuple[int | None, ...] = ()
+    first_red: tuple[int | None, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -127,6 +137,8 @@ def summarise(run: RunData) -> RunSummary:
         has_collapsed(accuracy, values["accuracy"]) if "accuracy" in values else None,
         run.last_step,
         run.planned_steps,
+        min((alarm["step"] for alarm in run.alarms), default=None),
+        min((alarm["step"] for alarm in run.alarms if alarm.get("severity") == "red"), default=None),
     )
 
 
@@ -228,12 +240,13 @@ def _cell(label: str, lag: int, runs: Sequence[RunSummary]) -> CellSummary:
         min(minima) if minima else None,
         sum(judged) if judged else None,
         tuple(run.seed for run in runs if run.steps < run.planned_steps),
+        tuple(run.first_alarm for run in runs),
+        tuple(run.first_red for run in runs),
     )
 
 
 def _estimates(rows: Sequence[Mapping[str, float]]) -> dict[str, Estimate]:
-    names = [*SECOND_HALF, "minimum", "final"]
-    found = {name: [row[name] for row in rows if name in row] for name in names}
+    found = {name: [row[name] for row in rows if name in row] for name in NUMBERS}
     return {name: estimate(values) for name, values in found.items() if values}
 
 

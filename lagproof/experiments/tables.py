@@ -7,15 +7,19 @@ import importlib.metadata
 import json
 import os
 import platform
+import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rich import box
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
+from rich.text import Text
 
 from lagproof.errors import RunDirError
+from lagproof.experiments.claims import RULE, Judged
 from lagproof.experiments.comparison import Comparison, Findings
 from lagproof.experiments.statistics import (
     COLLAPSE_RULE,
@@ -66,6 +70,22 @@ def collapsed(cell: CellSummary) -> str:
     return f"{cell.collapsed} of {judged}"
 
 
+def rang(steps: Sequence[int | None]) -> str:
+    """The step at which something first rang: the median over seeds and the range, and in how many seeds if not all."""
+    found = sorted(step for step in steps if step is not None)
+    if not found:
+        return NOTHING
+    said = f"{statistics.median_high(found)}"
+    if len(steps) == 1:
+        return said
+    return f"{said} ({found[0]}-{found[-1]}), {len(found)} of {len(steps)}"
+
+
+def any_alarm(cells: Sequence[CellSummary]) -> bool:
+    """Whether an alarm rang anywhere."""
+    return any(step is not None for cell in cells for step in cell.first_alarm)
+
+
 def notes(findings: Findings) -> list[str]:
     """What a reader of the numbers has to know."""
     out = [
@@ -80,6 +100,10 @@ def notes(findings: Findings) -> list[str]:
         )
     if 1 in sizes:
         out.append("One seed has no interval: read small differences as noise.")
+    if any_alarm(findings.cells):
+        out.append("First alarm: the step; the median over the seeds in which one rang, the range, and how many.")
+    if findings.claims:
+        out.append(f"{RULE}.")
     for cell in findings.cells:
         if cell.stopped:
             seeds = ", ".join(map(str, cell.stopped))
@@ -99,8 +123,12 @@ def show(findings: Findings, console: Console) -> None:
     found = [_accuracy_table(cells), _mismatch_table(cells)]
     if findings.differences:
         found.append(_difference_table(findings.differences))
+    if any_alarm(cells):
+        found.append(_alarm_table(cells))
     for table in found:
         console.print(table, "")
+    for judged in findings.claims:
+        _show_claim(judged, console)
     for note in notes(findings):
         console.print(note, markup=False, highlight=False, style="dim")
 
@@ -180,6 +208,22 @@ def _difference_table(differences: Sequence[Difference]) -> Table:
                 row.append(interval(difference.estimates, name, form))
         _add(table, row, first)
     return table
+
+
+def _alarm_table(cells: Sequence[CellSummary]) -> Table:
+    table = _table("First alarm, step", ["objective", "lag", "any", "red"])
+    for cell, first in _blocks(cells):
+        _add(table, [cell.label, str(cell.lag), rang(cell.first_alarm), rang(cell.first_red)], first)
+    return table
+
+
+def _show_claim(judged: Judged, console: Console) -> None:
+    text = f"Claim: {judged.claim.text}: {judged.verdict}"
+    console.print(text, markup=False, highlight=False, style="bold")
+    for part in judged.parts:
+        line = Padding(Text(f"{part.said}: {part.verdict}"), (0, 0, 0, 2))
+        console.print(line)
+    console.print("")
 
 
 def _table(title: str, columns: Sequence[str]) -> Table:

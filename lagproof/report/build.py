@@ -119,6 +119,7 @@ def _page_of_many(
         verdict=verdicts(findings.cells),
         bad=any(cell.collapsed for cell in findings.cells),
         sections=[
+            html_tables.claims(findings),
             html_tables.results(findings, keys),
             alarm_list(_first_alarms(runs)),
             by_lag,

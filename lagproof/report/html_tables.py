@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from html import escape
 
+from lagproof.experiments.claims import Judged, Verdict
 from lagproof.experiments.comparison import Findings
-from lagproof.experiments.tables import NOTHING, collapsed, interval, notes, number
+from lagproof.experiments.tables import NOTHING, any_alarm, collapsed, interval, notes, number, rang
 from lagproof.report.page import swatch
 
 NUMBERS = {
@@ -33,7 +34,10 @@ def results(findings: Findings, keys: Mapping[str, int]) -> str:
     with_interval = any(len(cell.seeds) > 1 for cell in cells)
     shown = {name: head for name, head in NUMBERS.items() if any(name in cell.estimates for cell in cells)}
     headings = ["lag", "seeds", "accuracy", *(["95 % interval"] if with_interval else []), "min"]
-    headings += [heading for heading, _ in shown.values()] + ["collapsed"]
+    alarms = any_alarm(cells)
+    headings += [heading for heading, _ in shown.values()]
+    headings += ["first alarm", "first red alarm"] if alarms else []
+    headings.append("collapsed")
     rows: list[str] = []
     for i, cell in enumerate(cells):
         e = cell.estimates
@@ -41,6 +45,7 @@ def results(findings: Findings, keys: Mapping[str, int]) -> str:
         values += [interval(e, "accuracy", ".3f")] if with_interval else []
         values.append(NOTHING if cell.worst is None else f"{cell.worst:.3f}")
         values += [number(e, name, form) for name, (_, form) in shown.items()]
+        values += [rang(cell.first_alarm), rang(cell.first_red)] if alarms else []
         values.append(collapsed(cell))
         kinds = ["first"] if i == 0 or cells[i - 1].lag != cell.lag else []
         kinds += ["collapsed"] if cell.collapsed else []
@@ -72,6 +77,26 @@ def differences(findings: Findings, keys: Mapping[str, int]) -> str:
         '<p class="caption">Each run minus the baseline\'s run of the same seed and lag, then the mean over seeds.</p>'
     )
     return f"<section><h2>Differences, seed by seed</h2>{caption}{_table(['objective', *headings], rows)}</section>"
+
+
+MAX_OPEN = 4
+"""Lines of numbers that a claim shows without being asked."""
+CLASSES = {Verdict.HOLDS: "yes", Verdict.FAILS: "no", Verdict.UNDECIDED: "open"}
+
+
+def claims(findings: Findings) -> str:
+    """Each claim with its verdict and the numbers that decide it; empty without any."""
+    if not findings.claims:
+        return ""
+    return f"<section><h2>Claims</h2>{''.join(map(_claim, findings.claims))}</section>"
+
+
+def _claim(judged: Judged) -> str:
+    lines = "".join(f"<li>{escape(part.said)}: {escape(part.verdict)}</li>" for part in judged.parts)
+    verdict = f'<span class="judged {CLASSES[judged.verdict]}">{escape(judged.verdict)}</span>'
+    shown = " open" if len(judged.parts) <= MAX_OPEN else ""
+    numbers = f"<details{shown}><summary>The numbers</summary><ul class=notes>{lines}</ul></details>"
+    return f'<div class="claim"><p>{escape(judged.claim.text)} {verdict}</p>{numbers}</div>'
 
 
 def _row(name: str, values: Sequence[str], kinds: Sequence[str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,23 @@ def test_collapsed_says_how_many_seeds() -> None:
 def test_min_is_the_worst_seed() -> None:
     row = next(line for line in printed(findings(5)) if line.startswith("grpo")).split()
     assert "0.100" in row  # the mean over seeds would be 0.120
+
+
+def test_the_first_alarm_of_each_cell() -> None:
+    found = findings(5)
+    assert "First alarm" not in "\n".join(printed(found))
+    steps = {("naive", 1): [(30, 40), (12, None), (9, 21), (None, None), (15, 15)], ("grpo", 16): [(50, None)] * 5}
+    runs = tuple(
+        replace(run, first_alarm=rang[0], first_red=rang[1])
+        for run in found.runs
+        for rang in [steps.get((run.label, run.lag), [(None, None)] * 5)[run.seed]]
+    )
+    lines = printed(Findings(runs, tuple(over_seeds(runs)), (), ()))
+    start = next(i for i, line in enumerate(lines) if line.startswith("First alarm"))
+    rows = [line.split() for line in lines[start + 3 :] if line]
+    assert rows[0] == ["naive", "1", "15", "(9-30),", "4", "of", "5", "21", "(15-40),", "3", "of", "5"]
+    assert rows[1] == ["spo-0.2", "1", "-", "-"]
+    assert ["grpo", "16", "50", "(50-50),", "5", "of", "5", "-"] in rows
 
 
 def test_nothing_yet() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,24 @@ def test_first_alarms_are_listed_and_drawn(page: str) -> None:
     for spec in specs(page).values():
         drawn = "seed 1: mismatch left its band" in json.dumps(spec)
         assert drawn == (spec["description"] in ("Accuracy over steps. Lag 8", "Mismatch over steps. Lag 8"))
+
+
+def test_the_table_has_the_first_alarms(page: str) -> None:
+    text = visible(page)
+    assert text.count("first red alarm") == 1
+    assert text.count("<td>20 (20-21), 2 of 2</td>") == 0  # the higher of two in the middle
+    assert text.count("<td>21 (20-21), 2 of 2</td>") == 2  # any, red
+
+
+def test_claims_stand_above_the_results(comparison: Path, tmp_path: Path) -> None:
+    found = read_comparison(comparison)
+    claim = {"text": "naive <fails>", "kind": "collapses", "entries": ["naive"], "lags": [1, 8]}
+    grid = from_tree({**found.grid.tree(), "claims": [claim]}, "x")
+    text = visible(write_comparison(replace(found, grid=grid), tmp_path / "p.html").read_text(encoding="utf-8"))
+    assert 'naive &lt;fails&gt; <span class="judged no">does not hold</span>' in text
+    assert "<li>naive at lag 1: 0 of 2 seeds collapsed: does not hold</li>" in text
+    assert "<li>naive at lag 8: 2 of 2 seeds collapsed: holds</li>" in text
+    assert text.index("<h2>Claims</h2>") < text.index("<h2>Results</h2>")
 
 
 def test_it_needs_nothing_from_outside(page: str) -> None:

@@ -1,0 +1,174 @@
+"""Claims: what they may say, and what runs make of them; every verdict is reached and every edge of it is pinned."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from lagproof.errors import ConfigError, UnknownNameError
+from lagproof.experiments.claims import Verdict, judge, parse
+from lagproof.experiments.comparison import Comparison
+from lagproof.experiments.grid import from_tree, load
+from lagproof.experiments.rundata import RunData
+from lagproof.experiments.statistics import summarise
+from lagproof.experiments.tables import save, show
+
+HOLDS, FAILS, UNDECIDED = Verdict.HOLDS, Verdict.FAILS, Verdict.UNDECIDED
+FATE: dict[str, Any] = {"text": "t", "kind": "collapses", "entries": ["a"], "lags": [8]}
+ABOVE: dict[str, Any] = FATE | {"kind": "higher", "metric": "accuracy", "than": "b"}
+BOUND: dict[str, Any] = FATE | {"kind": "within", "metric": "loss", "limit": 0.5}
+
+
+def run(
+    label: str, seed: int, accuracy: float, *, lag: int = 8, best: float | None = None, loss: float = 0.0
+) -> RunData:
+    """Accuracy ``best`` (or what it is later) in the first half and ``accuracy`` in the second."""
+    first = accuracy if best is None else best
+    values = [first] * 3 + [accuracy] * 3
+    rows = tuple({"step": i + 1, "eval/accuracy": v, "loss": loss if i == 4 else 0.0} for i, v in enumerate(values))
+    return RunData(Path("x"), label, lag, seed, {"steps": 6}, rows, result={"success": True})
+
+
+def verdict(claim: dict[str, Any], runs: list[RunData]) -> Verdict:
+    (judged,) = judge([parse(claim, "claims[0]")], runs, [summarise(r) for r in runs])
+    return judged.verdict
+
+
+def fates(*collapsed: bool) -> list[RunData]:
+    return [run("a", seed, 0.1 if fell else 0.6, best=0.6) for seed, fell in enumerate(collapsed)]
+
+
+@pytest.mark.parametrize(
+    ("collapsed", "expected"),
+    [
+        ((True, True), (HOLDS, FAILS)),
+        ((False, False), (FAILS, HOLDS)),
+        ((True, False), (UNDECIDED, UNDECIDED)),
+        ((True,), (UNDECIDED, UNDECIDED)),
+        ((), (UNDECIDED, UNDECIDED)),
+    ],
+)
+def test_collapse_needs_all_seeds(collapsed: tuple[bool, ...], expected: tuple[Verdict, Verdict]) -> None:
+    runs = fates(*collapsed)
+    assert (verdict(FATE, runs), verdict(FATE | {"kind": "holds"}, runs)) == expected
+
+
+def pairs(*differences: float) -> list[RunData]:
+    base = [run("b", seed, 0.5) for seed in range(len(differences))]
+    return base + [run("a", seed, 0.5 + d) for seed, d in enumerate(differences)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "margin", "differences", "expected"),
+    [
+        ("higher", 0.0, (0.02, 0.03), HOLDS),
+        ("higher", 0.0, (-0.02, -0.03), FAILS),
+        ("higher", 0.0, (-0.02, 0.03), UNDECIDED),
+        ("higher", 0.0, (0.02,), UNDECIDED),  # one seed
+        ("higher", 0.0, (0.0, 0.0), FAILS),
+        ("higher", 0.1, (0.02, 0.03), FAILS),  # there, but too small to matter
+        ("higher", 0.025, (0.01, 0.03), UNDECIDED),  # above 0, mean below the margin, end above it
+        ("higher", 0.01, (-0.001, 0.002), FAILS),  # a null result with a tight interval
+        ("lower", 0.0, (-0.02, -0.03), HOLDS),
+        ("lower", 0.0, (0.02, 0.03), FAILS),
+        ("lower", 0.1, (-0.02, -0.03), FAILS),
+        ("lower", 0.0, (-0.02, 0.03), UNDECIDED),
+        ("equal", 0.05, (-0.02, 0.03), HOLDS),
+        ("equal", 0.05, (0.06, 0.08), FAILS),
+        ("equal", 0.05, (-0.06, -0.08), FAILS),
+        ("equal", 0.05, (0.02, 0.08), UNDECIDED),
+        ("equal", 0.05, (0.0,), UNDECIDED),
+    ],
+)
+def test_differences(kind: str, margin: float, differences: tuple[float, ...], expected: Verdict) -> None:
+    assert verdict(ABOVE | {"kind": kind, "margin": margin}, pairs(*differences)) is expected
+
+
+def test_a_difference_takes_only_seeds_that_both_have() -> None:
+    runs = [*pairs(0.02, 0.03), run("a", 7, 0.0)]
+    (judged,) = judge([parse(ABOVE, "c")], runs, [summarise(r) for r in runs])
+    assert judged.verdict is HOLDS and judged.parts[0].seeds == 2
+    assert judged.parts[0].value == pytest.approx(0.025)
+    assert judged.parts[0].said == "a minus b at lag 8: accuracy +0.0250 [+0.0200, +0.0300], 2 seeds"
+
+
+@pytest.mark.parametrize(
+    ("losses", "within", "beyond"),
+    [((0.5, -0.5), HOLDS, FAILS), ((0.1, -0.6), FAILS, FAILS), ((0.6, -0.7), FAILS, HOLDS), ((), UNDECIDED, UNDECIDED)],
+)
+def test_bounds_look_at_every_step_of_every_run(losses: tuple[float, ...], within: Verdict, beyond: Verdict) -> None:
+    runs = [run("a", seed, 0.5, loss=loss) for seed, loss in enumerate(losses)]
+    assert (verdict(BOUND, runs), verdict(BOUND | {"kind": "beyond"}, runs)) == (within, beyond)
+
+
+def test_one_entry_at_one_lag_is_enough_to_refute() -> None:
+    both = FATE | {"entries": ["a", "b"], "lags": [8, 1]}
+    fell = [run(label, s, 0.1, best=0.6, lag=lag) for label in "ab" for lag in (1, 8) for s in (0, 1)]
+    assert verdict(both, fell) is HOLDS
+    assert verdict(both, fell[:-1]) is UNDECIDED
+    stood = [run("b", s, 0.6, lag=8) for s in (0, 1)]
+    assert verdict(both, [*fell[:4], *stood]) is FAILS
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"kind": "hold"}, UnknownNameError, "holds"),
+        ({"than": "b"}, UnknownNameError, "kind collapses"),
+        ({"kind": "higher", "metric": "accuracy"}, ConfigError, "kind higher needs than"),
+        ({"kind": "equal", "metric": "accuracy", "than": "b"}, ConfigError, "kind equal needs margin"),
+        ({"kind": "within", "metric": "loss"}, ConfigError, "needs limit"),
+        ({"kind": "higher", "metric": "acuracy", "than": "b"}, UnknownNameError, "accuracy"),
+        ({"lags": []}, ConfigError, "lags = \\[\\]: must be a list of whole numbers"),
+        ({"lags": [-1]}, ConfigError, "whole numbers >= 0"),
+        ({"entries": "a"}, ConfigError, "a list of labels"),
+        ({"text": " "}, ConfigError, "must be text"),
+        ({"kind": "within", "metric": "loss", "limit": float("nan")}, ConfigError, "a number >= 0"),
+    ],
+)
+def test_what_a_claim_may_not_say(change: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        parse(FATE | change, "claims[0]")
+    with pytest.raises(ConfigError, match="must be a table"):
+        parse("naive collapses", "claims[0]")
+
+
+def test_claims_survive_the_file_and_change_no_run() -> None:
+    grid = load("asympo")
+    assert len(grid.claims) == 7
+    assert from_tree(grid.tree(), "asympo") == grid
+    without = from_tree({k: v for k, v in grid.tree().items() if k != "claims"}, "asympo")
+    assert without.claims == () and grid.differences(without) == []
+
+
+@pytest.mark.parametrize("name", ["asympo", "sat"])
+def test_claims_of_the_presets_speak_of_their_runs(name: str) -> None:
+    grid = load(name)
+    labels, lags = {e.label for e in grid.entries}, {lag.lag for lag in grid.lags}
+    assert grid.claims
+    for claim in grid.claims:
+        assert {*claim.entries, claim.than or claim.entries[0]} <= labels and set(claim.lags) <= lags
+        seeds = [lag.seeds for lag in grid.lags if lag.lag in claim.lags]
+        assert all(len(s) >= 5 for s in seeds), claim.text
+
+
+def test_they_are_printed_and_saved(tmp_path: Path) -> None:
+    tree = {"objectives": [{"name": "grpo", "label": "a"}], "lags": [8], "seeds": [0, 1], "steps": 6}
+    claim = FATE | {"text": "It falls"}
+    comparison = Comparison(tmp_path, from_tree(tree | {"claims": [claim]}, "x"), tuple(fates(True, True)))
+    text = io.StringIO()
+    show(comparison.findings, Console(file=text, width=80))
+    lines = text.getvalue().splitlines()
+    assert "Claim: It falls: holds" in lines and "  a at lag 8: 2 of 2 seeds collapsed: holds" in [
+        x.rstrip() for x in lines
+    ]
+    assert max(map(len, lines)) <= 80
+    save(comparison, tmp_path / "table.json")
+    (found,) = json.loads((tmp_path / "table.json").read_text())["claims"]
+    assert found["verdict"] == "holds" and found["claim"]["text"] == "It falls"
+    assert found["parts"][0]["value"] == 1.0 and found["parts"][0]["seeds"] == 2
