@@ -22,7 +22,7 @@ from lagproof.experiments.comparison import (
 from lagproof.experiments.rundata import RunData, read_run
 from lagproof.experiments.statistics import COLLAPSE_RULE, summarise, verdicts
 from lagproof.experiments.tables import machine
-from lagproof.report import colours, figures, html_tables
+from lagproof.report import colours, figures, html_tables, single
 from lagproof.report.page import Page, alarm_list, save
 
 FILE = "report.html"
@@ -134,7 +134,7 @@ def _page_of_many(
 
 
 def _page_of_one(run: RunData, title: str | None, command: str | None) -> Page:
-    found, problems = figures.of_one(run)
+    found, problems = single.of_one(run)
     verdict, bad = _verdict(run)
     alarms = [(str(a.get("severity", "")), f"Step {a['step']}: {_said(a)}") for a in run.alarms]
     return Page(

@@ -50,16 +50,16 @@ def over_steps(
     y = alt.Y("v:Q", title=None, scale=_scale(domain, log), axis=_axis(domain, log, form))
     series = {"x": x, "y": y, "color": _colour(keys), "strokeDash": _dash(keys), "opacity": _focused(1.0)}
     layers: list[alt.Chart] = []
-    data = _Data()
+    data = Data()
     if found.mean:
         thin = alt.Chart(data.add(_points(found.single, keys))).mark_line(strokeWidth=1, clip=True)
         layers.append(thin.encode(**series | {"detail": "r:N", "opacity": _focused(0.4)}))
     front = alt.Chart(data.add(_points(found.front, keys))).mark_line(strokeWidth=2.25, clip=True)
     layers.append(front.encode(**series))
     if alarms:
-        layers.append(_alarms(alarms, data))
+        layers.append(alarm_rules(alarms, data))
     layers += _pointer(found.front, keys, form, data)
-    return _finish(alt.layer(*layers), height, data)
+    return finish(alt.layer(*layers), height, data)
 
 
 def survival(tails: Mapping[str, Sequence[tuple[float, float]]], keys: Keys, domains: tuple[Any, Any]) -> Spec:
@@ -70,9 +70,9 @@ def survival(tails: Mapping[str, Sequence[tuple[float, float]]], keys: Keys, dom
         keys: number of each label.
         domains: of x and of the share, the same for all panels.
     """
-    rows = [{"x": _short(x), "v": _short(y), "o": _key(keys[label])} for label, ps in tails.items() for x, y in ps]
+    rows = [{"x": short(x), "v": short(y), "o": key(keys[label])} for label, ps in tails.items() for x, y in ps]
     across, share = domains
-    data = _Data()
+    data = Data()
     chart = (
         alt.Chart(data.add(rows))
         .mark_line(strokeWidth=2, clip=True)
@@ -84,7 +84,7 @@ def survival(tails: Mapping[str, Sequence[tuple[float, float]]], keys: Keys, dom
             opacity=_focused(1.0),
         )
     )
-    return _finish(chart, HEIGHT, data)
+    return finish(chart, HEIGHT, data)
 
 
 def by_lag(
@@ -110,26 +110,26 @@ def by_lag(
     for cell in cells:
         if name in cell.estimates:
             found = cell.estimates[name]
-            row = {"lag": str(cell.lag), "o": _key(keys[cell.label]), "label": cell.label, "v": _short(found.mean)}
+            row = {"lag": str(cell.lag), "o": key(keys[cell.label]), "label": cell.label, "v": short(found.mean)}
             if found.interval is not None:
-                row |= {"low": _short(found.interval[0]), "high": _short(found.interval[1])}
+                row |= {"low": short(found.interval[0]), "high": short(found.interval[1])}
             rows.append(row)
     order = [str(lag) for lag in sorted({cell.lag for cell in cells})]
     tooltip = [alt.Tooltip("label:N", title="objective"), "lag:N", alt.Tooltip("v:Q", title=name, format=form)]
     place = {
         "x": alt.X("lag:N", title="lag", sort=order, axis=alt.Axis(labelAngle=0, grid=False)),
-        "xOffset": alt.XOffset("o:N", sort=[_key(n) for n in keys.values()]),
+        "xOffset": alt.XOffset("o:N", sort=[key(n) for n in keys.values()]),
         "color": _colour(keys),
         "opacity": _focused(1.0),
     }
     y = alt.Y("v:Q", title=None, scale=_scale(domain, log), axis=_axis(domain, log, "~g"))
-    data = _Data()
+    data = Data()
     dots = alt.Chart(data.add(rows)).mark_point(filled=True, size=80).encode(y=y, tooltip=tooltip, **place)
     ranged = [row for row in rows if "low" in row]
     if not ranged:
-        return _finish(alt.layer(dots), HEIGHT, data)
+        return finish(alt.layer(dots), HEIGHT, data)
     rules = alt.Chart(data.add(ranged)).mark_rule(strokeWidth=2)
-    return _finish(alt.layer(rules.encode(y=alt.Y("low:Q", title=None), y2="high:Q", **place), dots), HEIGHT, data)
+    return finish(alt.layer(rules.encode(y=alt.Y("low:Q", title=None), y2="high:Q", **place), dots), HEIGHT, data)
 
 
 def log_domain(values: Iterable[float], floor_share: float = 0.02) -> tuple[float, float] | None:
@@ -157,25 +157,25 @@ def alarms(run: RunData) -> list[tuple[int, str, str]]:
 
 def _points(found: Iterable[Curve], keys: Keys) -> list[dict[str, Any]]:
     return [
-        {"s": _short(step), "v": _short(value), "o": _key(keys[curve.label])}
+        {"s": short(step), "v": short(value), "o": key(keys[curve.label])}
         | ({} if curve.seed is None else {"r": curve.seed})
         for curve in found
         for step, value in zip(curve.steps, curve.values, strict=True)
     ]
 
 
-def _pointer(front: Sequence[Curve], keys: Keys, form: str, data: _Data) -> list[alt.Chart]:
+def _pointer(front: Sequence[Curve], keys: Keys, form: str, data: Data) -> list[alt.Chart]:
     """A vertical rule at the nearest step with every curve's value there."""
     rows: dict[float, dict[str, Any]] = {}
     for curve in front:
         for step, value in zip(curve.steps, curve.values, strict=True):
-            rows.setdefault(step, {"s": _short(step)})[_key(keys[curve.label])] = _short(value)
+            rows.setdefault(step, {"s": short(step)})[key(keys[curve.label])] = short(value)
     labels = dict.fromkeys(curve.label for curve in front)
     near = alt.selection_point(
         name="near", fields=["s"], nearest=True, on="pointerover", clear="pointerout", empty=False
     )
     tooltip = [alt.Tooltip("s:Q", title="step", format=".4~g")]
-    tooltip += [alt.Tooltip(f"{_key(keys[label])}:Q", title=label, format=form) for label in labels]
+    tooltip += [alt.Tooltip(f"{key(keys[label])}:Q", title=label, format=form) for label in labels]
     rule = (
         alt.Chart(data.add([rows[step] for step in sorted(rows)]))
         .mark_rule(color="@axis")
@@ -185,7 +185,8 @@ def _pointer(front: Sequence[Curve], keys: Keys, form: str, data: _Data) -> list
     return [rule]
 
 
-def _alarms(found: Sequence[tuple[int, str, str]], data: _Data) -> alt.Chart:
+def alarm_rules(found: Sequence[tuple[int, str, str]], data: Data) -> alt.Chart:
+    """A dashed rule at the step of each alarm; its sentence under the pointer."""
     rows = [{"s": step, "severity": severity, "sentence": sentence} for step, severity, sentence in found]
     red = alt.when("datum.severity == 'red'").then(alt.value("@alarm")).otherwise(alt.value("@warning"))
     return (
@@ -212,13 +213,13 @@ def _axis(domain: tuple[float, float] | None, log: bool, form: str) -> alt.Axis:
 
 def _colour(keys: Keys) -> alt.Color:
     numbers = list(keys.values())
-    scale = alt.Scale(domain=[_key(n) for n in numbers], range=[colours.colour(n) for n in numbers])
+    scale = alt.Scale(domain=[key(n) for n in numbers], range=[colours.colour(n) for n in numbers])
     return alt.Color("o:N", scale=scale, legend=None)
 
 
 def _dash(keys: Keys) -> alt.StrokeDash:
     numbers = list(keys.values())
-    scale = alt.Scale(domain=[_key(n) for n in numbers], range=[colours.dash(n) for n in numbers])
+    scale = alt.Scale(domain=[key(n) for n in numbers], range=[colours.dash(n) for n in numbers])
     return alt.StrokeDash("o:N", scale=scale, legend=None)
 
 
@@ -227,7 +228,8 @@ def _focused(opacity: float) -> Any:
     return shown.otherwise(alt.value(FADED * opacity))
 
 
-def _finish(chart: Any, height: int, data: _Data) -> Spec:
+def finish(chart: Any, height: int, data: Data) -> Spec:
+    """The chart as a specification that is as wide as its place on the page."""
     chart = chart.properties(width="container", height=height).add_params(alt.param(name=FOCUS, value=""))
     spec = chart.to_dict()
     for noise in ("$schema", "config"):  # the page brings its own
@@ -235,7 +237,7 @@ def _finish(chart: Any, height: int, data: _Data) -> Spec:
     return {**spec, "datasets": data.sets}
 
 
-class _Data:
+class Data:
     """The rows of one chart, kept apart from it while it is built: checking each row against a schema takes seconds."""
 
     def __init__(self) -> None:
@@ -247,11 +249,12 @@ class _Data:
         return alt.NamedData(name)
 
 
-def _key(number: int) -> str:
+def key(number: int) -> str:
+    """How the rows of a chart name the curve with this number."""
     return f"o{number}"
 
 
-def _short(x: float) -> float | int:
+def short(x: float) -> float | int:
     """Four digits are more than a pixel; whole numbers stay whole."""
     rounded = float(f"{x:.4g}") if abs(x) < 1e4 else round(x)
     return int(rounded) if rounded == int(rounded) else rounded

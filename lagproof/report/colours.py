@@ -24,6 +24,10 @@ LIGHT = {
     "axis": "#aab2bc",
     "alarm": "#b3261e",
     "warning": "#a86a00",
+    "h0": "#dbe6f4",
+    "h1": "#8db4e2",
+    "h2": "#3f6fbf",
+    "h3": "#3a1259",
 }
 DARK = {
     "c0": "#749af7",
@@ -40,8 +44,14 @@ DARK = {
     "axis": "#5b6672",
     "alarm": "#ff7b72",
     "warning": "#e3b341",
+    "h0": "#253650",
+    "h1": "#3f6fb0",
+    "h2": "#8fbbe0",
+    "h3": "#fbf3b4",
 }
 NUM_COLOURS = 8
+NUM_HEAT = 4
+"""``h0`` ... of a heat strip, from what is hardly there to what stands out."""
 DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
 """Above eight curves the colours repeat with another dash."""
 
@@ -106,6 +116,7 @@ CONFIG: dict[str, Any] = {
         "tickCount": 5,
     },
     "axisX": {"grid": False},
+    "legend": {"labelColor": "@muted", "titleColor": "@muted", "titleFontWeight": "normal", "labelFontSize": 12},
     "line": {"strokeCap": "round", "strokeJoin": "round"},
     "autosize": {"type": "fit-x", "contains": "padding"},
 }

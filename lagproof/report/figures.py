@@ -1,15 +1,14 @@
-"""Which charts a page has: a row of panels, one a lag, for many runs; a row a question for a single one."""
+"""Which charts a page of many runs has: a row of panels, one a lag, for each question."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from lagproof.experiments.comparison import Findings
 from lagproof.experiments.rundata import RunData
 from lagproof.report import charts, colours
 from lagproof.report.page import Figure, Panel
-from lagproof.report.series import Curve, Curves, curves, joined
+from lagproof.report.series import Curve, Curves, curves
 from lagproof.report.tails import Tail, tail
 
 Keys = Mapping[str, int]
@@ -18,108 +17,23 @@ TAIL_RANGE = 1e-5
 """How far below the largest |d| the tail plot begins."""
 
 
-@dataclass(frozen=True)
-class Chart:
-    """One chart of a single run: curves that share an axis.
-
-    Attributes:
-        heading: with the unit.
-        metrics: heading in the legend by metric; those without data are left out.
-        domain: of the values; from 0 to the highest if absent.
-        log: logarithmic values.
-        form: format of the values.
-    """
-
-    heading: str
-    metrics: Mapping[str, str]
-    domain: tuple[float, float] | None = None
-    log: bool = False
-    form: str = ".3~g"
-
-
-LEARNING = (
-    Chart("Accuracy (evaluation)", {"eval/accuracy": "accuracy"}, (0.0, 1.0)),
-    Chart("Reward (trained responses)", {"reward": "reward"}),
-)
-MISMATCH = (
-    Chart("d_bar: mean |d|, nats", {"d_bar": "d_bar"}, log=True),
-    Chart("k3: KL(sampler, policy), nats", {"k3": "k3"}, log=True),
-)
-BALANCE = (
-    Chart(
-        "Mean negative log-probability of a response, nats",
-        {"scale_positive": "S+ (advantage > 0)", "scale_negative": "S− (advantage < 0)"},
-    ),
-    Chart("Gradient mass", {"mass_positive": "advantage > 0", "mass_negative": "advantage < 0"}),
-)
-TRUST_REGION = (
-    Chart(
-        "Share of tokens clipped",
-        {"clipped_high": "above", "clipped_low": "below", "clipped_dual": "dual"},
-        form=".1~%",
-    ),
-    Chart("Share of tokens SAT looked at", {"sat/gated": "gated", "sat/changed": "changed"}, form=".1~%"),
-    Chart("SAT's q, nats", {"sat/q": "q"}),
-)
-HEALTH = (
-    Chart("Entropy, nats", {"entropy": "entropy"}),
-    Chart("Response length, tokens", {"response_tokens": "mean"}),
-    Chart("Gradient norm", {"grad_norm": "norm"}),
-    Chart("Shares", {"signal_groups": "groups with a signal", "truncated": "responses cut off"}, (0.0, 1.0)),
-)
-TIME = (
-    Chart(
-        "Seconds a step",
-        {
-            "time/sample_s": "sampling",
-            "time/learn_s": "learning",
-            "time/wait_s": "waiting",
-        },
-    ),
-    Chart("Tokens a second, whole step", {"time/tokens_per_s": "tokens/s"}, form=".3~s"),
+D_BAR = (
+    "d is the log-probability of a sampled token under the policy being trained, minus that under the policy that "
+    "sampled it. Logarithmic."
 )
 
 
 def of_many(runs: Sequence[RunData], findings: Findings, keys: Keys) -> tuple[list[Figure], list[str]]:
     """The figures of a comparison, and sentences about what could not be read."""
-    tails, problems = _tails(runs)
+    tails, problems = read_tails(runs)
     figures = [
         _summary(findings, keys),
         _by_lag(runs, keys, "eval/accuracy", "Accuracy over steps", "Evaluation on the same prompts.", (0.0, 1.0)),
         _by_lag(runs, keys, "d_bar", "Mismatch over steps", D_BAR, log=True),
-        _tail_figure(tails, keys),
-        _age(runs, charts.LOW_HEIGHT),
+        tail_figure(tails, keys),
+        age_figure(runs, charts.LOW_HEIGHT),
     ]
     return figures, problems
-
-
-def of_one(run: RunData) -> tuple[list[Figure], list[str]]:
-    """The figures of a single run, and sentences about what could not be read."""
-    tails, problems = _tails([run])
-    found = [
-        _row(run, "Learning", "", LEARNING),
-        _row(run, "Mismatch over steps", D_BAR, MISMATCH),
-        _beside("Staleness", [_age([run]), _tail_figure(tails, {run.label: 0})]),
-        _row(run, "Balance of positive and negative responses", "", BALANCE),
-        _row(run, "Trust region", "", TRUST_REGION),
-        _row(run, "Health", "", HEALTH),
-        _row(run, "Time", "", TIME),
-    ]
-    if not run.series("eval/accuracy")[0]:
-        found.insert(0, Figure("Accuracy", "This run has no evaluation (yet, or eval.every is 0).", {}, ()))
-    return [figure for figure in found if figure is not None], problems
-
-
-def _beside(title: str, found: Sequence[Figure]) -> Figure:
-    """Figures of one panel each as one row, each panel under the title of its figure."""
-    panels = [Panel(figure.title, panel.spec, panel.legend) for figure in found for panel in figure.panels]
-    return Figure(title, " ".join(f"{figure.title}: {figure.caption}" for figure in found), {}, panels)
-
-
-D_BAR = (
-    "d is the log-probability of a sampled token under the policy being trained, minus that under the policy that "
-    "sampled it. Logarithmic."
-)
 
 
 def _summary(findings: Findings, keys: Keys) -> Figure:
@@ -164,28 +78,7 @@ def _by_lag(
     return Figure(title, f"{caption} {_how_drawn(found)} {rung}".strip(), shown, panels)
 
 
-def _row(run: RunData, title: str, caption: str, row: Sequence[Chart]) -> Figure | None:
-    panels: list[Panel] = []
-    for chart in row:
-        found = joined([(label, curves([run], metric)) for metric, label in chart.metrics.items()])
-        if not found.single:
-            continue
-        keys = {curve.label: number for number, curve in enumerate(found.single)}
-        domain = chart.domain or (charts.log_domain if chart.log else charts.linear_domain)(found.values)
-        spec = charts.over_steps(
-            found,
-            keys,
-            last_step=run.last_step,
-            domain=domain,
-            log=chart.log,
-            alarms=charts.alarms(run),
-            form=chart.form,
-        )
-        panels.append(Panel(chart.heading, spec, keys))
-    return Figure(title, caption, {}, panels) if panels else None
-
-
-def _tails(runs: Sequence[RunData]) -> tuple[dict[tuple[str, int], Tail], list[str]]:
+def read_tails(runs: Sequence[RunData]) -> tuple[dict[tuple[str, int], Tail], list[str]]:
     tails: dict[tuple[str, int], Tail] = {}
     problems: list[str] = []
     for run in runs:
@@ -197,7 +90,7 @@ def _tails(runs: Sequence[RunData]) -> tuple[dict[tuple[str, int], Tail], list[s
     return tails, problems
 
 
-def _tail_figure(tails: Mapping[tuple[str, int], Tail], keys: Keys) -> Figure:
+def tail_figure(tails: Mapping[tuple[str, int], Tail], keys: Keys) -> Figure:
     title = "Tail of |d|"
     points = {key: tail.points() for key, tail in tails.items() if tail.tokens}
     if not points:
@@ -220,7 +113,7 @@ def _tail_figure(tails: Mapping[tuple[str, int], Tail], keys: Keys) -> Figure:
     return Figure(title, caption, shown, panels)
 
 
-def _age(runs: Sequence[RunData], height: int = charts.HEIGHT) -> Figure:
+def age_figure(runs: Sequence[RunData], height: int = charts.HEIGHT) -> Figure:
     title = "Realised age"
     caption = "Updates between the version that sampled a token and the learner's version before the step"
     mean, top = (curves(runs, name, MAX_AGE_POINTS) for name in ("age_mean", "age_max"))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from lagproof.report.colours import DARK, LIGHT, NUM_COLOURS, assign, colour, dash
+from lagproof.report.colours import DARK, LIGHT, NUM_COLOURS, NUM_HEAT, assign, colour, dash
 from lagproof.rules import TABLE
 
 # Machado, Oliveira and Fernandes 2009, severity 1
@@ -53,6 +53,14 @@ def test_any_two_curves_can_be_told_apart(theme: str, vision: str) -> None:
     colours, _ = THEMES[theme]
     seen = [lab(np.clip(np.asarray(VISION[vision]) @ linear(colours[f"c{n}"]), 0, 1)) for n in range(NUM_COLOURS)]
     assert min(float(np.linalg.norm(a - b)) for a, b in itertools.combinations(seen, 2)) > 15
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_heat_goes_from_what_is_hardly_there_to_what_stands_out(theme: str) -> None:
+    colours, page = THEMES[theme]
+    steps = [contrast(colours[f"h{i}"], page) for i in range(NUM_HEAT)]
+    assert steps == sorted(steps) and 1.1 < steps[0] < 2.0 and steps[-1] > 7.0
+    assert all(b / a > 1.5 for a, b in itertools.pairwise(steps))
 
 
 def test_both_themes_name_the_same_colours() -> None:

@@ -1,0 +1,167 @@
+"""Which charts the page of a single run has: a row a question; what the run has no data for is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from lagproof.experiments.rundata import RunData
+from lagproof.report import areas, charts, parts
+from lagproof.report.figures import D_BAR, age_figure, read_tails, tail_figure
+from lagproof.report.page import Figure, Panel
+from lagproof.report.series import curves, joined
+
+
+@dataclass(frozen=True)
+class Chart:
+    """One chart of a single run: curves that share an axis.
+
+    Attributes:
+        heading: with the unit.
+        metrics: heading in the legend by metric; those without data are left out.
+        domain: of the values; from 0 to the highest if absent.
+        log: logarithmic values.
+        form: format of the values.
+    """
+
+    heading: str
+    metrics: Mapping[str, str]
+    domain: tuple[float, float] | None = None
+    log: bool = False
+    form: str = ".3~g"
+
+
+LEARNING = (
+    Chart("Accuracy (evaluation)", {"eval/accuracy": "accuracy"}, (0.0, 1.0)),
+    Chart("Reward (trained responses)", {"reward": "reward"}),
+)
+MISMATCH = (
+    Chart("d_bar: mean |d|, nats", {"d_bar": "d_bar"}, log=True),
+    Chart("k3: KL(sampler, policy), nats", {"k3": "k3"}, log=True),
+)
+BALANCE = (
+    Chart(
+        "Mean negative log-probability of a response, nats",
+        {"scale_positive": "S+ (advantage > 0)", "scale_negative": "S− (advantage < 0)"},
+    ),
+    Chart("Gradient mass", {"mass_positive": "advantage > 0", "mass_negative": "advantage < 0"}),
+)
+TRUST_REGION = (
+    Chart(
+        "Share of tokens clipped",
+        {"clipped_high": "above", "clipped_low": "below", "clipped_dual": "dual"},
+        form=".1~%",
+    ),
+    Chart("Share of tokens SAT looked at", {"sat/gated": "gated", "sat/changed": "changed"}, form=".1~%"),
+    Chart("SAT's q, nats", {"sat/q": "q"}),
+)
+HEALTH = (
+    Chart("Entropy, nats", {"entropy": "entropy"}),
+    Chart("Response length, tokens", {"response_tokens": "mean"}),
+    Chart("Gradient norm", {"grad_norm": "norm"}),
+    Chart("Shares", {"signal_groups": "groups with a signal", "truncated": "responses cut off"}, (0.0, 1.0)),
+)
+TIME = (
+    Chart(
+        "Seconds a step",
+        {
+            "time/sample_s": "sampling",
+            "time/learn_s": "learning",
+            "time/learner_wait_s": "the learner waits",
+            "time/rollout_wait_s": "sampling waits",
+        },
+    ),
+    Chart("Tokens a second, whole step", {"time/tokens_per_s": "tokens/s"}, form=".3~s"),
+)
+
+
+def of_one(run: RunData) -> tuple[list[Figure], list[str]]:
+    """The figures of a single run, and sentences about what could not be read."""
+    tails, problems = read_tails([run])
+    found = [
+        _row(run, "Learning", "", LEARNING),
+        _row(run, "Mismatch over steps", D_BAR, MISMATCH),
+        _origin(run),
+        _beside("Staleness", [age_figure([run]), tail_figure(tails, {run.label: 0})]),
+        _row(run, "Balance of positive and negative responses", "", BALANCE),
+        _mass(run),
+        _row(run, "Trust region", "", TRUST_REGION),
+        _row(run, "Health", "", HEALTH),
+        _time(run),
+    ]
+    if not run.series("eval/accuracy")[0]:
+        found.insert(0, Figure("Accuracy", "This run has no evaluation (yet, or eval.every is 0).", {}, ()))
+    return [figure for figure in found if figure is not None], problems
+
+
+def _beside(title: str, found: Sequence[Figure]) -> Figure:
+    """Figures of one panel each as one row, each panel under the title of its figure."""
+    panels = [Panel(figure.title, panel.spec, panel.legend) for figure in found for panel in figure.panels]
+    return Figure(title, " ".join(f"{figure.title}: {figure.caption}" for figure in found), {}, panels)
+
+
+def _origin(run: RunData) -> Figure | None:
+    """Mismatch by age, and by what made it."""
+    panels: list[Panel] = []
+    captions: list[str] = []
+    cells = parts.d_bar_by_age(run)
+    if len({cell.age for cell in cells}) > 1:
+        spec = areas.heat(cells, last_step=run.last_step, alarms=charts.alarms(run))
+        if spec is not None:
+            panels.append(Panel("d_bar by the age of the tokens", spec))
+            captions.append("Age: updates between the version that sampled a token and the learner's.")
+    found = parts.sources(run)
+    if found is not None:
+        keys = _keys(found)
+        spec = areas.stacked(found, keys, last_step=run.last_step, alarms=charts.alarms(run))
+        panels.append(Panel("What adds to d_bar, nats", spec, keys))
+        captions.append("What adds to d_bar was measured on part of the batch at the steps with a probe (probe.every).")
+    return Figure("Where the mismatch comes from", " ".join(captions), {}, panels) if panels else None
+
+
+def _mass(run: RunData) -> Figure | None:
+    """Gradient mass by sign and by age."""
+    found = parts.mass_by_age(run)
+    if found is None:
+        return None
+    up, down = found
+    keys = _keys(up)
+    spec = areas.stacked(up, keys, below=down, last_step=run.last_step, alarms=charts.alarms(run))
+    caption = "The sum of |weight| over the tokens with advantage > 0, upwards, and with advantage < 0, downwards."
+    return Figure("Gradient mass by sign and age", caption, {}, [Panel("", spec, keys)])
+
+
+def _time(run: RunData) -> Figure | None:
+    found = _row(run, "Time", "", TIME)
+    spent = parts.time_spent(run)
+    if found is None or spent is None:
+        return found
+    keys = _keys(spent)
+    spec = areas.stacked(spent, keys, last_step=run.last_step, share=True)
+    panel = Panel("Share of the time of a step", spec, keys)
+    return replace(found, panels=[panel, *found.panels])
+
+
+def _keys(stack: parts.Stack) -> dict[str, int]:
+    return {layer.label: number for number, layer in enumerate(stack.layers)}
+
+
+def _row(run: RunData, title: str, caption: str, row: Sequence[Chart]) -> Figure | None:
+    panels: list[Panel] = []
+    for chart in row:
+        found = joined([(label, curves([run], metric)) for metric, label in chart.metrics.items()])
+        if not found.single:
+            continue
+        keys = {curve.label: number for number, curve in enumerate(found.single)}
+        domain = chart.domain or (charts.log_domain if chart.log else charts.linear_domain)(found.values)
+        spec = charts.over_steps(
+            found,
+            keys,
+            last_step=run.last_step,
+            domain=domain,
+            log=chart.log,
+            alarms=charts.alarms(run),
+            form=chart.form,
+        )
+        panels.append(Panel(chart.heading, spec, keys))
+    return Figure(title, caption, {}, panels) if panels else None
