@@ -40,10 +40,23 @@ class ScheduleConfig:
         default=None,
         metadata={"help": "batches that sampling runs ahead of learning (k); absent: equal to n"},
     )
+    staleness_threshold: float | None = field(
+        default=None,
+        metadata={
+            "help": "instead of batches_ahead: (1 + s) n batches are begun between two broadcasts; 0 is on-policy"
+        },
+    )
 
     def __post_init__(self) -> None:
         _require(self.broadcast_every >= 1, "schedule.broadcast_every", self.broadcast_every, ">= 1")
         _require(self.ahead >= 0, "schedule.batches_ahead", self.batches_ahead, ">= 0")
+        s = self.staleness_threshold
+        _require(s is None or 0.0 <= s < float("inf"), "schedule.staleness_threshold", s, ">= 0 and finite")
+        if s is not None and self.batches_ahead is not None:
+            raise ConfigError(
+                f"schedule.staleness_threshold = {s} and schedule.batches_ahead = {self.batches_ahead}: exclude each "
+                "other, both say how far sampling runs ahead; leave one out"
+            )
 
     @property
     def ahead(self) -> int:

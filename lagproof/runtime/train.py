@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from lagproof import rules, tasks
-from lagproof.config import Config, Named
+from lagproof.config import Config, Named, ScheduleConfig
 from lagproof.data.samples import Sample
 from lagproof.diagnostics.alarm import Alarm, Monitor
 from lagproof.errors import CheckpointError, ConfigError, InputError, RunDirError, RunStoppedError
@@ -25,7 +25,7 @@ from lagproof.rules.reduction import reduction
 from lagproof.runtime import checkpoint
 from lagproof.runtime.inline import InlineRun, Rooms, Row
 from lagproof.runtime.run_dir import RunDir
-from lagproof.runtime.schedule import Limits, Periodic, Plan, Scheduler, Stop
+from lagproof.runtime.schedule import Admission, Limits, Periodic, Plan, Scheduler, Stop, Threshold
 from lagproof.sync.memory import MemoryChannel
 from lagproof.tasks.task import Task
 from lagproof.tensors.advantage import ADVANTAGES
@@ -113,9 +113,13 @@ def resolve(config: Config) -> Config:
         config,
         task=Named(config.task.name, tasks.resolve(config.task.name, config.task.options)),
         objective=Named(objective.name, {**rules.defaults(objective.name), **config.objective.options}),
-        schedule=replace(config.schedule, batches_ahead=config.schedule.ahead),
+        schedule=_resolved_schedule(config.schedule),
         learner=replace(learner, advantage=advantage, reduction=how),
     )
+
+
+def _resolved_schedule(schedule: ScheduleConfig) -> ScheduleConfig:
+    return schedule if schedule.staleness_threshold is not None else replace(schedule, batches_ahead=schedule.ahead)
 
 
 @contextmanager
@@ -192,12 +196,18 @@ def _join(
 def _plan(config: Config, task: Task) -> Plan:
     num_prompts = None if config.epochs is None or task.size is None else config.epochs * task.size
     return Plan(
-        admission=Periodic(config.schedule.broadcast_every, config.schedule.ahead),
+        admission=_admission(config.schedule),
         prompts_per_step=config.rollout.prompts,
         steps=config.steps,
         num_prompts=num_prompts,
         limits=Limits(tied_batches=config.learner.max_tied_batches, bad_steps=config.learner.max_bad_steps),
     )
+
+
+def _admission(schedule: ScheduleConfig) -> Admission:
+    if schedule.staleness_threshold is None:
+        return Periodic(schedule.broadcast_every, schedule.ahead)
+    return Threshold(schedule.staleness_threshold, schedule.broadcast_every)
 
 
 def _recipe(config: Config) -> Recipe:
