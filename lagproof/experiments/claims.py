@@ -32,6 +32,7 @@ from enum import StrEnum
 from typing import Any
 
 from lagproof.errors import ConfigError, UnknownNameError
+from lagproof.experiments.lags import THRESHOLD, LagName
 from lagproof.experiments.rundata import RunData
 from lagproof.experiments.statistics import NUMBERS, RunSummary, paired
 
@@ -74,7 +75,7 @@ class Claim:
     Attributes:
         text: the sentence.
         kind: see the head of this module.
-        entries, lags: labels and lags it speaks of, each with each.
+        entries, lags: labels and lags (``lags.py``) it speaks of, each with each.
         metric: of a difference or a bound.
         than: label that a difference is taken to.
         margin: smallest difference that matters, >= 0, in the unit of the metric.
@@ -84,7 +85,7 @@ class Claim:
     text: str
     kind: Kind
     entries: tuple[str, ...]
-    lags: tuple[int, ...]
+    lags: tuple[LagName, ...]
     metric: str | None = None
     than: str | None = None
     margin: float = 0.0
@@ -116,7 +117,7 @@ class Part:
     """
 
     label: str
-    lag: int
+    lag: LagName
     verdict: Verdict
     said: str
     value: float | None = None
@@ -161,7 +162,11 @@ def parse(item: object, key: str) -> Claim:
         text=_checked(item, key, "text", "text", _is_text),
         kind=kind,
         entries=tuple(_checked(item, key, "entries", "a list of labels, at least one", _list_of(_is_text))),
-        lags=tuple(_checked(item, key, "lags", "a list of whole numbers >= 0, at least one", _list_of(_is_lag))),
+        lags=tuple(
+            _checked(
+                item, key, "lags", "a list of whole numbers >= 0, or names as s0.5n8, at least one", _list_of(_is_lag)
+            )
+        ),
         metric=_checked(item, key, "metric", "the name of a number", _is_text) if "metric" in item else None,
         than=_checked(item, key, "than", "a label", _is_text) if "than" in item else None,
         margin=float(_checked(item, key, "margin", "a number >= 0", _is_size)) if "margin" in item else 0.0,
@@ -203,7 +208,7 @@ def _all(found: Iterable[Verdict]) -> Verdict:
     return Verdict.UNDECIDED if Verdict.UNDECIDED in verdicts else Verdict.HOLDS
 
 
-def _fate(claim: Claim, label: str, lag: int, summaries: Sequence[RunSummary]) -> Part:
+def _fate(claim: Claim, label: str, lag: LagName, summaries: Sequence[RunSummary]) -> Part:
     found = [s.collapsed for s in summaries if (s.label, s.lag) == (label, lag) and s.collapsed is not None]
     if not found:
         return _nothing(label, lag, "no run with an evaluation has ended")
@@ -216,7 +221,7 @@ def _fate(claim: Claim, label: str, lag: int, summaries: Sequence[RunSummary]) -
     return Part(label, lag, verdict, said, fallen / seeds, None, seeds)
 
 
-def _difference(claim: Claim, label: str, lag: int, summaries: Sequence[RunSummary]) -> Part:
+def _difference(claim: Claim, label: str, lag: LagName, summaries: Sequence[RunSummary]) -> Part:
     assert claim.than is not None and claim.metric is not None
     members = [s for s in summaries if s.lag == lag and s.label in (label, claim.than)]
     found = next((d for d in paired(members, {label: claim.than}) if claim.metric in d.estimates), None)
@@ -246,7 +251,7 @@ def _of_interval(kind: Kind, mean: float, interval: tuple[float, float] | None, 
     return Verdict.HOLDS if low > 0.0 and mean >= margin else Verdict.UNDECIDED
 
 
-def _bound(claim: Claim, label: str, lag: int, runs: Sequence[RunData]) -> Part:
+def _bound(claim: Claim, label: str, lag: LagName, runs: Sequence[RunData]) -> Part:
     assert claim.metric is not None and claim.limit is not None
     members = [run.series(claim.metric)[1] for run in runs if (run.label, run.lag) == (label, lag)]
     largest = [max(map(abs, values)) for values in members if values]
@@ -264,7 +269,7 @@ def _bound(claim: Claim, label: str, lag: int, runs: Sequence[RunData]) -> Part:
     return Part(label, lag, verdict, said, value, None, len(largest))
 
 
-def _nothing(label: str, lag: int, why: str) -> Part:
+def _nothing(label: str, lag: LagName, why: str) -> Part:
     return Part(label, lag, Verdict.UNDECIDED, f"{label} at lag {lag}: {why}")
 
 
@@ -295,7 +300,7 @@ def _is_text(value: object) -> bool:
 
 
 def _is_lag(value: object) -> bool:
-    return type(value) is int and value >= 0
+    return (type(value) is int and value >= 0) or (isinstance(value, str) and THRESHOLD.fullmatch(value) is not None)
 
 
 def _is_size(value: object) -> bool:

@@ -10,6 +10,7 @@ from lagproof.config import read_toml
 from lagproof.errors import RunDirError
 from lagproof.experiments.claims import Claim, Judged, judge
 from lagproof.experiments.grid import Cell, Grid, from_tree
+from lagproof.experiments.lags import rank
 from lagproof.experiments.rundata import RunData, is_run, read_run
 from lagproof.experiments.statistics import CellSummary, Difference, RunSummary, over_seeds, paired, summarise
 
@@ -57,7 +58,7 @@ class Comparison:
         started = {(run.label, run.lag, run.seed): run for run in self.runs}
         missing = [c.name for c in self.grid.cells() if (c.entry.label, c.lag, c.seed) not in started]
         order = {entry.label: i for i, entry in enumerate(self.grid.entries)}
-        runs = sorted(self.runs, key=lambda run: (run.lag, order[run.label], run.seed))
+        runs = sorted(self.runs, key=lambda run: (rank(run.lag), order[run.label], run.seed))
         baselines = {e.label: e.baseline for e in self.grid.entries if e.baseline is not None}
         return find(runs, baselines, missing, self.grid.claims)
 
@@ -142,7 +143,7 @@ def pooled(runs: Sequence[RunData]) -> list[RunData]:
         run if keys.count(key) == 1 else replace(run, label=f"{run.label} ({run.path.name})")
         for run, key in zip(runs, keys, strict=True)
     ]
-    return sorted(told, key=lambda run: run.lag)
+    return sorted(told, key=lambda run: rank(run.lag))
 
 
 def _check_same(out: Path, grid: Grid) -> None:

@@ -5,6 +5,7 @@ The file holds the keys of a run (``docs``: ``lagproof train --help``) and, at t
     title      = "what it asks"
     objectives = ["grpo", {name = "spo", label = "spo-1", options = {alpha = 1.0}, baseline = "grpo"}]
     lags       = [1, 8, {lag = 4, seeds = [0, 1]}]     # broadcast_every = batches_ahead = lag
+    #            or {threshold = 0.5, every = 8}: staleness_threshold, broadcast_every; its name is s0.5n8
     seeds      = [0, 1, 2]                             # of every lag that does not name its own
     baseline   = "grpo"                                # paired differences are taken to it
     steps      = 240
@@ -29,16 +30,20 @@ from lagproof.config import Config, from_dict, parse_override, read_toml, set_ke
 from lagproof.errors import ConfigError, UnknownNameError
 from lagproof.experiments import claims
 from lagproof.experiments.claims import Claim
+from lagproof.experiments.lags import LagName, threshold, to_schedule
+from lagproof.experiments.values import check_keys, check_unique, flat_keys, list_at, seed_list, text_at
 
 GRID_KEYS = ("title", "command", "objectives", "lags", "seeds", "baseline", "claims")
 ENTRY_KEYS = ("name", "label", "options", "baseline")
 LAG_KEYS = ("lag", "seeds")
+THRESHOLD_KEYS = ("threshold", "every", "seeds")
 SET_BY_GRID = {
     "run_dir": "--out",
     "seed": "seeds = [...]",
     "objective": "objectives = [...]",
     "schedule.broadcast_every": "lags = [...]",
     "schedule.batches_ahead": "lags = [...]",
+    "schedule.staleness_threshold": "lags = [{threshold = 0.5, every = 8}]",
 }
 """Keys of a run that a comparison sets itself, and what to write instead."""
 
@@ -62,10 +67,16 @@ class Entry:
 
 @dataclass(frozen=True)
 class Lag:
-    """One lag and its seeds: ``broadcast_every = batches_ahead = lag``; 0 is on-policy (a broadcast every step)."""
+    """One schedule, by its name in ``lags.py``, and its seeds."""
 
-    lag: int
+    lag: LagName
     seeds: tuple[int, ...]
+
+    def tree(self) -> dict[str, Any]:
+        """Plain TOML values."""
+        schedule = to_schedule(self.lag)
+        named = {"threshold": schedule.get("staleness_threshold"), "every": schedule["broadcast_every"]}
+        return ({"lag": self.lag} if isinstance(self.lag, int) else named) | {"seeds": list(self.seeds)}
 
 
 @dataclass(frozen=True)
@@ -73,13 +84,14 @@ class Cell:
     """One run of a comparison."""
 
     entry: Entry
-    lag: int
+    lag: LagName
     seed: int
 
     @property
     def name(self) -> str:
         """Its directory under ``cells/``."""
-        return f"{self.entry.label}-lag{self.lag}-seed{self.seed}"
+        lag = f"lag{self.lag}" if isinstance(self.lag, int) else self.lag
+        return f"{self.entry.label}-{lag}-seed{self.seed}"
 
 
 @dataclass(frozen=True)
@@ -122,7 +134,7 @@ class Grid:
             "seed": cell.seed,
             "objective": {**cell.entry.options, "name": cell.entry.name},
         }
-        tree["schedule"] = tree["schedule"] | {"broadcast_every": max(cell.lag, 1), "batches_ahead": cell.lag}
+        tree["schedule"] = tree["schedule"] | to_schedule(cell.lag)
         return from_dict(Config, tree)
 
     def tree(self) -> dict[str, Any]:
@@ -139,7 +151,7 @@ class Grid:
             | ({} if e.baseline is None else {"baseline": e.baseline})
             for e in self.entries
         ]
-        lags = [{"lag": lag.lag, "seeds": list(lag.seeds)} for lag in self.lags]
+        lags = [lag.tree() for lag in self.lags]
         command = {} if self.command is None else {"command": self.command}
         judged = {"claims": [claim.tree() for claim in self.claims]} if self.claims else {}
         return {"title": self.title, **command, "lags": lags, "objectives": entries, **base, **judged}
@@ -150,7 +162,7 @@ class Grid:
 
     def differences(self, other: Grid) -> list[str]:
         """Keys by which the results of two grids would differ; titles, commands, baselines and claims change no run."""
-        ours, theirs = _flat(self.tree()), _flat(other.tree())
+        ours, theirs = flat_keys(self.tree()), flat_keys(other.tree())
         return sorted(k for k in ours.keys() | theirs.keys() if ours.get(k) != theirs.get(k) and not _cosmetic(k))
 
 
@@ -184,11 +196,14 @@ def load(source: str, overrides: Iterable[str] = (), seeds: Sequence[int] | None
         key, value = parse_override(override)
         set_key(tree, key, value)
     if seeds is not None:
-        lags = tree.get("lags", [])
-        tree |= {"seeds": list(seeds), "lags": [lag["lag"] if isinstance(lag, dict) else lag for lag in lags]}
+        tree |= {"seeds": list(seeds), "lags": [_without_seeds(lag) for lag in tree.get("lags", [])]}
     grid = from_tree(tree, path.stem)
     _check_names(grid)
     return grid
+
+
+def _without_seeds(lag: object) -> object:
+    return {k: v for k, v in lag.items() if k != "seeds"} if isinstance(lag, Mapping) else lag
 
 
 def from_tree(tree: Mapping[str, Any], name: str) -> Grid:
@@ -199,25 +214,25 @@ def from_tree(tree: Mapping[str, Any], name: str) -> Grid:
         ConfigError: a value that is not allowed, or a key that the comparison sets itself.
     """
     base = _base(tree)
-    seeds = _seeds(tree["seeds"], "seeds") if "seeds" in tree else None
-    lags = tuple(_lag(item, f"lags[{i}]", seeds) for i, item in enumerate(_list(tree, "lags")))
-    common = _text(tree, "baseline")
-    entries = tuple(_entry(item, f"objectives[{i}]", common) for i, item in enumerate(_list(tree, "objectives")))
-    _unique("objectives: label", [entry.label for entry in entries])
-    _unique("lags: lag", [lag.lag for lag in lags])
+    seeds = seed_list(tree["seeds"], "seeds") if "seeds" in tree else None
+    lags = tuple(_lag(item, f"lags[{i}]", seeds) for i, item in enumerate(list_at(tree, "lags")))
+    common = text_at(tree, "baseline")
+    entries = tuple(_entry(item, f"objectives[{i}]", common) for i, item in enumerate(list_at(tree, "objectives")))
+    check_unique("objectives: label", [entry.label for entry in entries])
+    check_unique("lags: lag", [lag.lag for lag in lags])
     labels = [entry.label for entry in entries]
     for entry in entries:
         if entry.baseline is not None and entry.baseline not in labels:
             raise UnknownNameError("baseline", entry.baseline, labels)
     found = tuple(
-        claims.parse(item, f"claims[{i}]") for i, item in enumerate(_list(tree, "claims") if "claims" in tree else [])
+        claims.parse(item, f"claims[{i}]") for i, item in enumerate(list_at(tree, "claims") if "claims" in tree else [])
     )
-    return Grid(name, _text(tree, "title") or name, entries, lags, base, _text(tree, "command"), found)
+    return Grid(name, text_at(tree, "title") or name, entries, lags, base, text_at(tree, "command"), found)
 
 
 def _base(tree: Mapping[str, Any]) -> Config:
     run_keys = [f.name for f in fields(Config)]
-    flat = _flat(tree)
+    flat = flat_keys(tree)
     for key, instead in SET_BY_GRID.items():
         if key in tree or key in flat:
             raise ConfigError(f"{key} = {flat.get(key, tree.get(key))!r}: a comparison sets it itself; use {instead}")
@@ -232,62 +247,45 @@ def _entry(item: object, key: str, common_baseline: str | None) -> Entry:
         item = {"name": item}
     if not isinstance(item, Mapping) or not isinstance(item.get("name"), str):
         raise ConfigError(f"{key} = {item!r}: must be a name, or a table with a name, for example {{name = 'grpo'}}")
-    _known(item, key, ENTRY_KEYS)
+    check_keys(item, key, ENTRY_KEYS)
     name, options = item["name"], item.get("options", {})
     label = item.get("label", name)
     if not isinstance(options, Mapping):
         raise ConfigError(f"{key}.options = {options!r}: must be a table, for example {{alpha = 0.5}}")
     if not isinstance(label, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._=+-]*", label):
         raise ConfigError(f"{key}.label = {label!r}: must be letters, digits and . _ = + - (it names directories)")
-    baseline = _text(item, "baseline", key) or common_baseline
+    baseline = text_at(item, "baseline", key) or common_baseline
     return Entry(label, name, dict(options), None if baseline == label else baseline)
 
 
 def _lag(item: object, key: str, common: tuple[int, ...] | None) -> Lag:
     if not isinstance(item, Mapping):
         item = {"lag": item}
-    _known(item, key, LAG_KEYS)
-    lag = item.get("lag")
-    if type(lag) is not int or lag < 0:
-        raise ConfigError(f"{key} = {lag!r}: must be a whole number >= 0; 0 is on-policy")
-    seeds = _seeds(item["seeds"], f"{key}.seeds") if "seeds" in item else common
+    lag = _threshold(item, key) if "threshold" in item else _whole_lag(item, key)
+    seeds = seed_list(item["seeds"], f"{key}.seeds") if "seeds" in item else common
     if seeds is None:
         raise ConfigError(f"{key} = {lag}: has no seeds; add seeds = [0] to the comparison or to this lag")
     return Lag(lag, seeds)
 
 
-def _seeds(value: object, key: str) -> tuple[int, ...]:
-    if not isinstance(value, Sequence) or not value or any(type(seed) is not int or seed < 0 for seed in value):
-        raise ConfigError(f"{key} = {value!r}: must be a list of whole numbers >= 0, at least one")
-    _unique(key, value)
-    return tuple(value)
+def _whole_lag(item: Mapping[str, Any], key: str) -> int:
+    check_keys(item, key, LAG_KEYS)
+    lag = item.get("lag")
+    if type(lag) is not int or lag < 0:
+        raise ConfigError(f"{key} = {lag!r}: must be a whole number >= 0; 0 is on-policy")
+    return lag
 
 
-def _list(tree: Mapping[str, Any], key: str) -> list[Any]:
-    value = tree.get(key)
-    if not isinstance(value, list) or not value:
-        got = "is missing" if value is None else f"= {value!r}"
-        raise ConfigError(f"{key} {got}: must be a list with at least one entry")
-    return value
-
-
-def _text(tree: Mapping[str, Any], key: str, prefix: str = "") -> str | None:
-    value = tree.get(key)
-    if value is not None and not isinstance(value, str):
-        raise ConfigError(f"{prefix + '.' if prefix else ''}{key} = {value!r}: must be text")
-    return value
-
-
-def _known(item: Mapping[str, Any], key: str, allowed: Sequence[str]) -> None:
-    for name in item:
-        if name not in allowed:
-            raise UnknownNameError("key of a comparison", f"{key}.{name}", [f"{key}.{a}" for a in allowed])
-
-
-def _unique(key: str, values: Sequence[Any]) -> None:
-    twice = next((v for i, v in enumerate(values) if v in values[:i]), None)
-    if twice is not None:
-        raise ConfigError(f"{key} {twice!r} appears twice: must be different")
+def _threshold(item: Mapping[str, Any], key: str) -> str:
+    check_keys(item, key, THRESHOLD_KEYS)
+    share, every = item["threshold"], item.get("every")
+    if type(share) not in (int, float) or not 0.0 <= share < float("inf"):
+        raise ConfigError(
+            f"{key}.threshold = {share!r}: must be a number >= 0; 0 is on-policy up to the next broadcast"
+        )
+    if type(every) is not int or every < 1:
+        raise ConfigError(f"{key}.every = {every!r}: must be a whole number >= 1, the steps between two broadcasts")
+    return threshold(float(share), every)
 
 
 def _check_names(grid: Grid) -> None:
@@ -297,19 +295,6 @@ def _check_names(grid: Grid) -> None:
     for entry in grid.entries:
         objective(entry.name, **entry.options)
     tasks.resolve(grid.base.task.name, grid.base.task.options)
-
-
-def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    out: dict[str, Any] = {}
-    for key, value in tree.items():
-        if isinstance(value, Mapping):
-            out |= _flat(value, f"{prefix}{key}.")
-        elif isinstance(value, list) and value and all(isinstance(v, Mapping) for v in value):
-            for i, item in enumerate(value):
-                out |= _flat(item, f"{prefix}{key}[{i}].")
-        else:
-            out[prefix + key] = value
-    return out
 
 
 def _cosmetic(key: str) -> bool:

@@ -11,6 +11,8 @@ from typing import Any
 
 from lagproof.config import read_toml
 from lagproof.errors import RunDirError
+from lagproof.experiments import lags
+from lagproof.experiments.lags import LagName
 
 
 @dataclass(frozen=True)
@@ -20,7 +22,7 @@ class RunData:
     Attributes:
         path: its directory.
         label: what tables and curves call it: the entry of the comparison, or the name of the objective.
-        lag: ``schedule.batches_ahead``, or ``broadcast_every`` where it is absent.
+        lag: the name of its schedule, see ``lags.py``.
         seed: its seed.
         config: ``config.toml`` as plain values; old runs may hold keys that no longer exist.
         rows: ``metrics.jsonl``, one row a step, in the order of steps; step 0 is the evaluation before training.
@@ -32,7 +34,7 @@ class RunData:
 
     path: Path
     label: str
-    lag: int
+    lag: LagName
     seed: int
     config: Mapping[str, Any]
     rows: tuple[Mapping[str, Any], ...]
@@ -96,7 +98,7 @@ def read_run(path: Path, label: str | None = None) -> RunData:
         notes.append(f"{path / 'metrics.jsonl'}: {doubtful} rows repeat a step or name none: left out")
     try:
         schedule, objective = config["schedule"], config["objective"]["name"]
-        lag = int(schedule.get("batches_ahead", schedule["broadcast_every"]))
+        lag = lags.of_schedule(schedule)
         seed, _ = int(config["seed"]), int(config["steps"])
     except (KeyError, TypeError, ValueError) as error:
         raise RunDirError(f"{path / 'config.toml'}: is not a run's configuration: {error!r}") from error

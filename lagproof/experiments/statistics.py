@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from lagproof.experiments.lags import LagName
 from lagproof.experiments.rundata import RunData
 
 ACCURACY = "eval/accuracy"
@@ -54,7 +55,7 @@ class RunSummary:
     """
 
     label: str
-    lag: int
+    lag: LagName
     seed: int
     values: Mapping[str, float]
     collapsed: bool | None
@@ -94,7 +95,7 @@ class CellSummary:
     """
 
     label: str
-    lag: int
+    lag: LagName
     seeds: tuple[int, ...]
     estimates: Mapping[str, Estimate]
     worst: float | None
@@ -116,7 +117,7 @@ class Difference:
 
     label: str
     baseline: str
-    lag: int
+    lag: LagName
     seeds: tuple[int, ...]
     estimates: Mapping[str, Estimate] = field(default_factory=dict)
 
@@ -156,7 +157,7 @@ def has_collapsed(accuracy: Sequence[float], second_half: float) -> bool:
 
 def over_seeds(runs: Iterable[RunSummary]) -> list[CellSummary]:
     """One summary for each objective and lag, in the order in which they first appear."""
-    cells: dict[tuple[str, int], list[RunSummary]] = {}
+    cells: dict[tuple[str, LagName], list[RunSummary]] = {}
     for run in runs:
         cells.setdefault((run.label, run.lag), []).append(run)
     return [_cell(label, lag, members) for (label, lag), members in cells.items()]
@@ -229,7 +230,7 @@ def _seeds(cell: CellSummary) -> str:
     return f"{n} seed{'s' if n > 1 else ''}"
 
 
-def _cell(label: str, lag: int, runs: Sequence[RunSummary]) -> CellSummary:
+def _cell(label: str, lag: LagName, runs: Sequence[RunSummary]) -> CellSummary:
     judged = [run.collapsed for run in runs if run.collapsed is not None]
     minima = [run.values["minimum"] for run in runs if "minimum" in run.values]
     return CellSummary(

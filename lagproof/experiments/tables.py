@@ -21,6 +21,7 @@ from rich.text import Text
 from lagproof.errors import RunDirError
 from lagproof.experiments.claims import RULE, Judged
 from lagproof.experiments.comparison import Comparison, Findings
+from lagproof.experiments.lags import describe, in_order
 from lagproof.experiments.statistics import (
     COLLAPSE_RULE,
     CONFIDENCE,
@@ -100,6 +101,7 @@ def notes(findings: Findings) -> list[str]:
         )
     if 1 in sizes:
         out.append("One seed has no interval: read small differences as noise.")
+    out += [describe(lag) for lag in in_order(cell.lag for cell in findings.cells) if isinstance(lag, str)]
     if any_alarm(findings.cells):
         out.append("First alarm: the step; the median over the seeds in which one rang, the range, and how many.")
     if findings.claims:

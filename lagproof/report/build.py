@@ -19,6 +19,7 @@ from lagproof.experiments.comparison import (
     pooled,
     read_comparison,
 )
+from lagproof.experiments.lags import LagName, in_order
 from lagproof.experiments.rundata import RunData, read_run
 from lagproof.experiments.statistics import COLLAPSE_RULE, summarise, verdicts
 from lagproof.experiments.tables import machine
@@ -63,7 +64,7 @@ def write_comparison(comparison: Comparison, out: Path | None = None, *, command
     grid = comparison.grid
     entries = grid.entries
     keys = colours.assign([e.label for e in entries], [e.name for e in entries])
-    lead = f"{len(entries)} objectives × lags {_list(sorted(lag.lag for lag in grid.lags))}, {_seeds(comparison)}. "
+    lead = f"{len(entries)} objectives × lags {_list(in_order(lag.lag for lag in grid.lags))}, {_seeds(comparison)}. "
     again = shlex.join(["lagproof", "compare", str(comparison.path / GRID_FILE), "--out", str(comparison.path)])
     page = _page_of_many(
         title=grid.title,
@@ -92,7 +93,7 @@ def write_report(runs: Sequence[RunData], path: Path, title: str | None = None, 
     names = {run.label: str(run.config["objective"]["name"]) for run in runs}
     page = _page_of_many(
         title=title or f"{len(runs)} runs",
-        lead=f"Objectives: {', '.join(labels)}. Lags: {_list(sorted({run.lag for run in runs}))}.",
+        lead=f"Objectives: {', '.join(labels)}. Lags: {_list(in_order(run.lag for run in runs))}.",
         runs=runs,
         findings=find(runs, {}),
         keys=colours.assign(labels, [names[label] for label in labels]),
@@ -175,7 +176,7 @@ def _verdict(run: RunData) -> tuple[list[str], bool]:
 
 def _first_alarms(runs: Sequence[RunData]) -> list[tuple[str, str]]:
     """When the first alarm of each run rang, a line for each objective and lag."""
-    firsts: dict[tuple[str, int], list[tuple[RunData, Mapping[str, Any]]]] = {}
+    firsts: dict[tuple[str, LagName], list[tuple[RunData, Mapping[str, Any]]]] = {}
     for run in runs:
         if run.alarms:
             firsts.setdefault((run.label, run.lag), []).append((run, min(run.alarms, key=lambda alarm: alarm["step"])))

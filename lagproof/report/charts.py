@@ -8,6 +8,7 @@ from typing import Any
 
 import altair as alt
 
+from lagproof.experiments.lags import in_order
 from lagproof.experiments.rundata import RunData
 from lagproof.experiments.statistics import CellSummary
 from lagproof.report import colours
@@ -114,7 +115,7 @@ def by_lag(
             if found.interval is not None:
                 row |= {"low": short(found.interval[0]), "high": short(found.interval[1])}
             rows.append(row)
-    order = [str(lag) for lag in sorted({cell.lag for cell in cells})]
+    order = [str(lag) for lag in in_order(cell.lag for cell in cells)]
     tooltip = [alt.Tooltip("label:N", title="objective"), "lag:N", alt.Tooltip("v:Q", title=name, format=form)]
     place = {
         "x": alt.X("lag:N", title="lag", sort=order, axis=alt.Axis(labelAngle=0, grid=False)),

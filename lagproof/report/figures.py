@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from lagproof.experiments.comparison import Findings
+from lagproof.experiments.lags import LagName, in_order
 from lagproof.experiments.rundata import RunData
 from lagproof.report import charts, colours
 from lagproof.report.page import Figure, Panel
@@ -78,8 +79,8 @@ def _by_lag(
     return Figure(title, f"{caption} {_how_drawn(found)} {rung}".strip(), shown, panels)
 
 
-def read_tails(runs: Sequence[RunData]) -> tuple[dict[tuple[str, int], Tail], list[str]]:
-    tails: dict[tuple[str, int], Tail] = {}
+def read_tails(runs: Sequence[RunData]) -> tuple[dict[tuple[str, LagName], Tail], list[str]]:
+    tails: dict[tuple[str, LagName], Tail] = {}
     problems: list[str] = []
     for run in runs:
         found, unreadable = tail(run)
@@ -90,7 +91,7 @@ def read_tails(runs: Sequence[RunData]) -> tuple[dict[tuple[str, int], Tail], li
     return tails, problems
 
 
-def tail_figure(tails: Mapping[tuple[str, int], Tail], keys: Keys) -> Figure:
+def tail_figure(tails: Mapping[tuple[str, LagName], Tail], keys: Keys) -> Figure:
     title = "Tail of |d|"
     points = {key: tail.points() for key, tail in tails.items() if tail.tokens}
     if not points:
@@ -107,7 +108,7 @@ def tail_figure(tails: Mapping[tuple[str, int], Tail], keys: Keys) -> Figure:
                 {label: found for (label, at), found in points.items() if at == lag}, shown, (across, share)
             ),
         )
-        for lag in sorted({lag for _, lag in points})
+        for lag in in_order(lag for _, lag in points)
     ]
     caption = "Share of the tokens of the second half of training with |d| of at least x. Both axes are logarithmic."
     return Figure(title, caption, shown, panels)
@@ -131,7 +132,7 @@ def age_figure(runs: Sequence[RunData], height: int = charts.HEIGHT) -> Figure:
     return Figure(title, f"{caption}; over all runs of a lag." if len(runs) > 1 else f"{caption}.", {}, panels)
 
 
-def _pool(found: Curves, label: str, lag: int) -> list[Curve]:
+def _pool(found: Curves, label: str, lag: LagName) -> list[Curve]:
     """All runs of a lag as one curve: the schedule is the same, so that their ages hardly differ."""
     values: dict[float, list[float]] = {}
     for curve in found.single:
@@ -143,8 +144,8 @@ def _pool(found: Curves, label: str, lag: int) -> list[Curve]:
     return [Curve(label, lag, 0, tuple(steps), tuple(sum(values[s]) / len(values[s]) for s in steps))]
 
 
-def _split(found: Curves) -> dict[int, Curves]:
-    lags = sorted({curve.lag for curve in found.single})
+def _split(found: Curves) -> dict[LagName, Curves]:
+    lags = in_order(curve.lag for curve in found.single)
     return {
         lag: Curves(
             tuple(c for c in found.single if c.lag == lag), tuple(c for c in found.mean if c.lag == lag), found.window
@@ -153,7 +154,7 @@ def _split(found: Curves) -> dict[int, Curves]:
     }
 
 
-def _lag_alarms(runs: Sequence[RunData], lag: int) -> list[tuple[int, str, str]]:
+def _lag_alarms(runs: Sequence[RunData], lag: LagName) -> list[tuple[int, str, str]]:
     """The first alarm of each run; all of them would hide the curves."""
     out: list[tuple[int, str, str]] = []
     for run in runs:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from lagproof.experiments.lags import LagName
 from lagproof.experiments.rundata import RunData
 
 MAX_POINTS = 12_000
@@ -26,7 +27,7 @@ class Curve:
     """
 
     label: str
-    lag: int
+    lag: LagName
     seed: int | None
     steps: tuple[float, ...]
     values: tuple[float, ...]
@@ -95,7 +96,7 @@ def _window(longest: int, num_curves: int, max_curve_points: int) -> int:
 
 
 def _means(single: Iterable[Curve]) -> Iterable[Curve]:
-    groups: dict[tuple[str, int], list[Curve]] = {}
+    groups: dict[tuple[str, LagName], list[Curve]] = {}
     for curve in single:
         groups.setdefault((curve.label, curve.lag), []).append(curve)
     for (label, lag), members in groups.items():

@@ -50,7 +50,8 @@ def test_asympo_has_three_alphas() -> None:
         "spo-0.2": {"alpha": 0.2},
         "spo-1": {"alpha": 1.0},
     }
-    assert len(grid.cells()) == 7 * 4 * 5
+    assert [lag.lag for lag in grid.lags] == [1, 4, 8, 16, "s0.5n8"]
+    assert len(grid.cells()) == 7 * 5 * 5
 
 
 def test_cells_come_seed_by_seed() -> None:

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from lagproof.experiments.comparison import Comparison, Findings
 from lagproof.experiments.grid import from_tree
+from lagproof.experiments.lags import LagName
 from lagproof.experiments.rundata import RunData
 from lagproof.experiments.statistics import RunSummary, over_seeds, paired
 from lagproof.experiments.tables import save, show
@@ -106,7 +107,10 @@ def test_min_is_the_worst_seed() -> None:
 def test_the_first_alarm_of_each_cell() -> None:
     found = findings(5)
     assert "First alarm" not in "\n".join(printed(found))
-    steps = {("naive", 1): [(30, 40), (12, None), (9, 21), (None, None), (15, 15)], ("grpo", 16): [(50, None)] * 5}
+    steps: dict[tuple[str, LagName], list[tuple[int | None, int | None]]] = {
+        ("naive", 1): [(30, 40), (12, None), (9, 21), (None, None), (15, 15)],
+        ("grpo", 16): [(50, None)] * 5,
+    }
     runs = tuple(
         replace(run, first_alarm=rang[0], first_red=rang[1])
         for run in found.runs
