@@ -124,6 +124,11 @@ class Part:
     interval: tuple[float, float] | None = None
     seeds: int = 0
 
+    @property
+    def line(self) -> str:
+        """For people: the numbers and what they decide, or why there are none."""
+        return self.said if self.value is None else f"{self.said}: {self.verdict}"
+
 
 @dataclass(frozen=True)
 class Judged:

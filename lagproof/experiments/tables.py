@@ -223,8 +223,7 @@ def _show_claim(judged: Judged, console: Console) -> None:
     text = f"Claim: {judged.claim.text}: {judged.verdict}"
     console.print(text, markup=False, highlight=False, style="bold")
     for part in judged.parts:
-        line = Padding(Text(f"{part.said}: {part.verdict}"), (0, 0, 0, 2))
-        console.print(line)
+        console.print(Padding(Text(part.line), (0, 0, 0, 2)))
     console.print("")
 
 

@@ -122,6 +122,7 @@ def _page_of_many(
         sections=[
             html_tables.claims(findings),
             html_tables.results(findings, keys),
+            html_tables.alarms(findings, keys),
             alarm_list(_first_alarms(runs)),
             by_lag,
             html_tables.differences(findings, keys),

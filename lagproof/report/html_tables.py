@@ -34,10 +34,7 @@ def results(findings: Findings, keys: Mapping[str, int]) -> str:
     with_interval = any(len(cell.seeds) > 1 for cell in cells)
     shown = {name: head for name, head in NUMBERS.items() if any(name in cell.estimates for cell in cells)}
     headings = ["lag", "seeds", "accuracy", *(["95 % interval"] if with_interval else []), "min"]
-    alarms = any_alarm(cells)
-    headings += [heading for heading, _ in shown.values()]
-    headings += ["first alarm", "first red alarm"] if alarms else []
-    headings.append("collapsed")
+    headings += [heading for heading, _ in shown.values()] + ["collapsed"]
     rows: list[str] = []
     for i, cell in enumerate(cells):
         e = cell.estimates
@@ -45,7 +42,6 @@ def results(findings: Findings, keys: Mapping[str, int]) -> str:
         values += [interval(e, "accuracy", ".3f")] if with_interval else []
         values.append(NOTHING if cell.worst is None else f"{cell.worst:.3f}")
         values += [number(e, name, form) for name, (_, form) in shown.items()]
-        values += [rang(cell.first_alarm), rang(cell.first_red)] if alarms else []
         values.append(collapsed(cell))
         kinds = ["first"] if i == 0 or cells[i - 1].lag != cell.lag else []
         kinds += ["collapsed"] if cell.collapsed else []
@@ -54,6 +50,21 @@ def results(findings: Findings, keys: Mapping[str, int]) -> str:
     return (
         f'<section><h2>Results</h2>{_table(["objective", *headings], rows)}<ul class="notes">{remarks}</ul></section>'
     )
+
+
+def alarms(findings: Findings, keys: Mapping[str, int]) -> str:
+    """When the first alarm of each cell rang; empty where none did."""
+    cells = findings.cells
+    if not any_alarm(cells):
+        return ""
+    rows: list[str] = []
+    for i, cell in enumerate(cells):
+        first = i == 0 or cells[i - 1].lag != cell.lag
+        values = [str(cell.lag), rang(cell.first_alarm), rang(cell.first_red)]
+        rows.append(_row(swatch(keys[cell.label]) + escape(cell.label), values, ["first"] if first else []))
+    caption = '<p class="caption">The step: median over the seeds in which one rang, range, and how many seeds.</p>'
+    headings = ["objective", "lag", "first alarm", "first red alarm"]
+    return f"<section><h2>First alarms</h2>{caption}{_table(headings, rows)}</section>"
 
 
 def differences(findings: Findings, keys: Mapping[str, int]) -> str:
@@ -92,7 +103,7 @@ def claims(findings: Findings) -> str:
 
 
 def _claim(judged: Judged) -> str:
-    lines = "".join(f"<li>{escape(part.said)}: {escape(part.verdict)}</li>" for part in judged.parts)
+    lines = "".join(f"<li>{escape(part.line)}</li>" for part in judged.parts)
     verdict = f'<span class="judged {CLASSES[judged.verdict]}">{escape(judged.verdict)}</span>'
     shown = " open" if len(judged.parts) <= MAX_OPEN else ""
     numbers = f"<details{shown}><summary>The numbers</summary><ul class=notes>{lines}</ul></details>"

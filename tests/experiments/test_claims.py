@@ -106,6 +106,13 @@ def test_bounds_look_at_every_step_of_every_run(losses: tuple[float, ...], withi
     assert (verdict(BOUND, runs), verdict(BOUND | {"kind": "beyond"}, runs)) == (within, beyond)
 
 
+def test_a_line_without_data_says_why_and_nothing_else() -> None:
+    (judged,) = judge([parse(FATE, "c")], [], [])
+    assert judged.parts[0].line == "a at lag 8: no run with an evaluation has ended"
+    (judged,) = judge([parse(ABOVE, "c")], [], [])
+    assert judged.parts[0].line == "a at lag 8: no seed has accuracy of both a and b"
+
+
 def test_one_entry_at_one_lag_is_enough_to_refute() -> None:
     both = FATE | {"entries": ["a", "b"], "lags": [8, 1]}
     fell = [run(label, s, 0.1, best=0.6, lag=lag) for label in "ab" for lag in (1, 8) for s in (0, 1)]

@@ -91,7 +91,7 @@ def test_first_alarms_are_listed_and_drawn(page: str) -> None:
 
 def test_the_table_has_the_first_alarms(page: str) -> None:
     text = visible(page)
-    assert text.count("first red alarm") == 1
+    assert text.count("<h2>First alarms</h2>") == text.count("first red alarm") == 1
     assert text.count("<td>21 (20-21), 2 of 2</td>") == 2  # any, red; the higher of two in the middle
 
 
