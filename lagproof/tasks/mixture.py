@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -42,8 +43,8 @@ class MixtureTask:
         names = [part.name for part in parts]
         if len(set(names)) < len(names):
             raise ConfigError(f"task.tasks are named {', '.join(names)}: give each its own label, metrics go by it")
-        if not all(weight > 0 for weight in weights):
-            raise ConfigError(f"weights {list(weights)}: must be > 0")
+        if not all(0 < weight < math.inf for weight in weights):
+            raise ConfigError(f"task.tasks have the weights {list(weights)}: must be finite and > 0")
         for part in parts:
             if part.size == 0:
                 raise InputError(f"task {part.name!r} has nothing to train on: set its path")
