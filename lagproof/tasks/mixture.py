@@ -94,12 +94,14 @@ def parts_of(options: MixtureOptions) -> list[tuple[str, float, Mapping[str, Any
     """Name, weight and options of each task.
 
     Raises:
-        ConfigError: an entry that is no table with a name, or a weight that is no number.
+        ConfigError: an entry that is no table with a name or is a mixture itself, or a weight that is no number.
     """
     out = []
     for number, entry in enumerate(options.tasks):
         if not isinstance(entry, Mapping) or not isinstance(entry.get("name"), str):
             raise ConfigError(f"task.tasks[{number}] = {entry!r}: must be a table with a name")
+        if entry["name"] == "mixture":
+            raise ConfigError(f"task.tasks[{number}] is a mixture: must be one task; name its tasks here, with weights")
         weight = entry.get("weight", 1.0)
         if isinstance(weight, bool) or not isinstance(weight, int | float):
             raise ConfigError(f"task.tasks[{number}].weight = {weight!r}: must be a number > 0")

@@ -72,6 +72,7 @@ def test_quotas_sum_to_a_block_and_starve_nobody() -> None:
         ([{"name": "words", "weight": float("inf")}], ConfigError, "must be finite and > 0"),
         ([{"name": "words", "weight": float("nan")}], ConfigError, "must be finite and > 0"),
         ([{"name": "words", "weight": "x"}], ConfigError, r"weight = 'x'"),
+        ([{"name": "mixture", "tasks": [{"name": "words"}]}], ConfigError, r"task\.tasks\[0\] is a mixture"),
         ([{"name": "wrds"}], UnknownNameError, "did you mean 'words'"),
     ],
 )
