@@ -142,23 +142,26 @@ def _jsonl_rows(file: Path) -> Iterator[Row]:
             if not line.strip():
                 continue
             where = f"{file}, line {number}"
-            try:
-                yield _row(where, json.loads(line))
-            except (json.JSONDecodeError, UnicodeDecodeError) as error:
-                raise InputError(f"{where}: not JSON: {error}; each line must be one JSON object") from error
+            yield _row(where, _parsed(line, where, "each line must be one JSON object"))
 
 
 def _json_rows(file: Path) -> Iterator[Row]:
-    try:
-        content = json.loads(file.read_bytes())
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{file}: not JSON: {error}; for one object a line name the file .jsonl") from error
+    content = _parsed(file.read_bytes(), str(file), "for one object a line name the file .jsonl")
     if isinstance(content, dict):  # one problem a file, as the MATH data set was published
         content = [content]
     if not isinstance(content, list):
         raise InputError(f"{file}: must hold a list of objects; for one object a line name the file .jsonl")
     for number, value in enumerate(content, start=1):
         yield _row(f"{file}, element {number}", value)
+
+
+def _parsed(text: bytes, where: str, what_next: str) -> Any:
+    try:
+        return json.loads(text)
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{where}: not JSON: {error}; {what_next}") from error
+    except (ValueError, RecursionError) as error:  # an integer of thousands of digits; brackets in brackets without end
+        raise InputError(f"{where}: JSON that cannot be read: {error}; write such a number as text") from error
 
 
 def _row(where: str, value: Any) -> Row:

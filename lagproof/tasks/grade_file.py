@@ -87,8 +87,34 @@ def _batches(found: Iterable[Row]) -> Iterator[list[Row]]:
 
 def _write(graded: Iterable[Mapping[str, Any]], stream: TextIO, on_progress: Callable[[int], None]) -> None:
     for number, row in enumerate(graded, start=1):
-        stream.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")
+        stream.write(_line(row, stream.encoding or "utf-8") + "\n")
         on_progress(number)
+
+
+def _line(row: Mapping[str, Any], encoding: str) -> str:
+    """A row as JSON that any reader takes: null for a number that is not finite, escapes for what has no encoding."""
+    try:
+        text = json.dumps(row, ensure_ascii=False, default=str, allow_nan=False)
+    except ValueError:
+        row = _finite(row)
+        text = json.dumps(row, ensure_ascii=False, default=str, allow_nan=False)
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:  # half of a surrogate pair, or a terminal that knows few characters
+        return json.dumps(row, default=str, allow_nan=False)
+    return text
+
+
+def _finite(value: Any) -> Any:
+    match value:
+        case float():
+            return value if math.isfinite(value) else None
+        case dict():
+            return {key: _finite(inner) for key, inner in value.items()}
+        case list() | tuple():
+            return [_finite(inner) for inner in value]
+        case _:
+            return value
 
 
 def _text(row: Row, column: str) -> str:

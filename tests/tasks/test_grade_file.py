@@ -50,11 +50,32 @@ def test_other_columns_another_form_and_a_stream(tmp_path: Path) -> None:
     assert seen == [1]
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_half_a_surrogate_pair_is_graded_and_kept(tmp_path: Path, encoding: str) -> None:
+    row = {"answer": "\ud83d é \\boxed{5}", "gold": "5"}
+    out = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    grade_file(write(tmp_path / "in.jsonl", row, {"answer": "é", "gold": "1"}), out)
+    out.seek(0)
+    first, second = out.read().splitlines()
+    assert json.loads(first) == {**row, "reward": 1.0, "reason": "correct"}
+    assert ("é" in second) == (encoding == "utf-8")
+
+
+def test_a_number_that_is_not_finite_becomes_null(tmp_path: Path) -> None:
+    row = '{"answer": "\\\\boxed{5}", "gold": 5, "x": [NaN, {"y": 1e999}, 2.5]}'
+    out = tmp_path / "out.jsonl"
+    grade_file(write(tmp_path / "in.jsonl", row), out)
+    graded = json.loads(out.read_text(), parse_constant=pytest.fail)
+    assert (graded["x"], graded["reason"]) == ([None, {"y": None}, 2.5], "correct")
+
+
 def test_a_wrong_row_is_named_and_nothing_is_left_behind(tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     good = {"answer": "", "gold": "1"}
     for bad, message in (
         ("{", "line 3: not JSON"),
+        ('{"answer": ' + "1" * 5000 + ', "gold": "1"}', "line 3: JSON that cannot be read"),
+        ("[" * 100_000, "line 3: JSON that cannot be read"),
         ({"answer": "1"}, r"line 3: no column 'gold'; the row has answer"),
         ({"answer": [1], "gold": "1"}, r"line 3: answer is \[1\]"),
     ):
