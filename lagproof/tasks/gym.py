@@ -43,6 +43,8 @@ class GymTask:
     def __init__(self, options: GymOptions) -> None:
         if options.generator is None:
             raise ConfigError("task.generator is missing: name a generator of reasoning_gym, such as chain_sum")
+        if options.seed < 0:
+            raise ConfigError(f"task.seed = {options.seed}: must be >= 0")
         if options.size < 1:
             raise ConfigError(f"task.size = {options.size}: must be >= 1")
         check(options.generator)

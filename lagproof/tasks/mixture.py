@@ -29,6 +29,10 @@ class MixtureOptions:
     )
     seed: int = field(default=0, metadata={"help": "order of the tasks and of their problems"})
 
+    def __post_init__(self) -> None:
+        if self.seed < 0:
+            raise ConfigError(f"task.seed = {self.seed}: must be >= 0")
+
 
 class MixtureTask:
     """An endless stream in which each task has its share in every thousand problems.

@@ -81,6 +81,13 @@ def test_mixtures_that_cannot_be(parts: list[object], error: type[Exception], me
         tasks.build("mixture", {"tasks": parts})
 
 
+def test_a_negative_seed() -> None:
+    with pytest.raises(ConfigError, match=r"task\.seed = -1: must be >= 0"):
+        tasks.build("mixture", {**THREE_TO_ONE, "seed": -1})
+    with pytest.raises(ConfigError, match=r"task\.seed = -1: must be >= 0"):
+        tasks.build("reasoning-gym", {"generator": "chain_sum", "seed": -1})
+
+
 def test_a_part_without_training_problems(tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     path.write_text(json.dumps({"problem": "?", "answer": "1"}) + "\n")
