@@ -16,7 +16,7 @@ from lagproof.errors import InputError
 
 SUFFIXES = (".jsonl", ".json", ".parquet")
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
-_SPLITS = ("train", "validation", "valid", "dev", "test")
+_SPLITS = ("train", "validation", "valid", "val", "dev", "eval", "test")
 _HOW = "give a .jsonl or .parquet file, a folder of them, or a Hugging Face data set name such as openai/gsm8k"
 
 
@@ -99,11 +99,30 @@ def _folder_files(folder: Path, split: str) -> list[Path]:
 
 
 def _split_files(folder: Path, split: str) -> list[Path]:
-    """Files named after the split (``test.jsonl``, ``test-00000-of-00001.parquet``) or below a folder of its name."""
-    name = re.compile(rf"{re.escape(split)}(?:[-_.].*)?")
-    return [
-        file for file in _all_files(folder) if name.fullmatch(file.stem) or split in file.relative_to(folder).parts[:-1]
-    ]
+    return [file for file in _all_files(folder) if _belongs(file.relative_to(folder), split)]
+
+
+def _belongs(file: Path, split: str) -> bool:
+    """Whether a file is of a split: by the beginning of its name or a folder above it, else by the rest of its name.
+
+    So ``test-00000-of-00001.parquet``, ``test/1.json`` and ``gsm8k_test.jsonl`` are all of ``test``, and
+    ``train/algebra_test.jsonl`` is of ``train`` alone. Of several splits in the rest of a name the last one counts.
+    """
+    if any(_leads(file, name) for name in (split, *_SPLITS)):
+        return _leads(file, split)
+    last = {name: _ends(file.stem, name) for name in (*_SPLITS, split)}
+    return last[split] > 0 and last[split] == max(last.values())
+
+
+def _leads(file: Path, split: str) -> bool:
+    begins = re.match(rf"{re.escape(split)}(?:[-_.]|$)", file.stem, re.IGNORECASE) is not None
+    return begins or split.lower() in (part.lower() for part in file.parts[:-1])
+
+
+def _ends(stem: str, split: str) -> int:
+    """Where the last mention of a split in a name ends, 0 without one."""
+    found = re.finditer(rf"(?<=[-_.]){re.escape(split)}(?=[-_.]|$)", stem, re.IGNORECASE)
+    return max((match.end() for match in found), default=0)
 
 
 def _is_hub_name(path: str) -> bool:

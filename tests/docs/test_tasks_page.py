@@ -26,7 +26,7 @@ from lagproof.evaluation.estimates import bootstrap
 from lagproof.evaluation.result import Difference, EvalResult, ProblemResult, Response
 from lagproof.evaluation.run import Settings, parse_tasks
 from lagproof.evaluation.store import SCHEMA
-from lagproof.tasks import gym, prompts, schemas
+from lagproof.tasks import files, gym, prompts, schemas
 from lagproof.tasks.answers.constants import MAX_RESULT_DIGITS
 from lagproof.tasks.answers.extract import MAX_CHARS, Form
 from lagproof.tasks.answers.judge import MAX_DEPTH, Verdict, answer_key
@@ -137,12 +137,15 @@ class TestDataSets:
             "train-0.jsonl",
             "train_b.jsonl",
             "train/a/b.jsonl",
+            "x_train.jsonl",
         }
         assert [task.eval_problem(i).id for i in range(task.eval_size)] == ["test.jsonl"]
-        for name in ("x_train.jsonl", "x_test.jsonl"):
+        for name in ("x_a.jsonl", "x_b.jsonl"):
             write(tmp_path / "unnamed" / name, [{"id": f"{name}{i}", "problem": "?", "answer": "1"} for i in range(10)])
         task = tasks.build("jsonl", {"path": str(tmp_path / "unnamed")})
         assert (task.size, task.eval_size) == (18, 2)
+        (listed_splits,) = re.findall(r"names no split \((.*?)\)", TEXT, re.DOTALL)
+        assert tuple(listed(listed_splits)) == files._SPLITS
 
     def test_columns_hold_for_both_sides(self, tmp_path):
         row = {"prompt": "?", "reward_model": {"ground_truth": "1"}, "extra_info": {"index": "a"}}
@@ -289,17 +292,17 @@ class TestCommands:
     def test_an_evaluation_writes_the_files_of_the_page(self, tmp_path, monkeypatch, capsys):
         monkeypatch.chdir(tmp_path)
         run(next(line for line in COMMANDS if line.startswith("lagproof eval tiny-dense")))
-        files = {bare(name): about for name, about in table("`lagproof eval`", "file in `--out`")}
+        described = {bare(name): about for name, about in table("`lagproof eval`", "file in `--out`")}
         found = [p.relative_to("runs/eval").as_posix() for p in Path("runs/eval").rglob("*") if p.is_file()]
         shapes = {re.sub(r"^[^/]+/[^/]+/", "<model>/<task>/", name) for name in found}
-        assert shapes == set(files) - {"<model>/<task>/part-*.parquet"}
+        assert shapes == set(described) - {"<model>/<task>/part-*.parquet"}
         folder = Path("runs/eval/tiny-dense/arithmetic")
         columns = pq.read_table(folder / "samples.parquet").column_names
-        assert columns == SCHEMA.names == listed(files["<model>/<task>/samples.parquet"])
+        assert columns == SCHEMA.names == listed(described["<model>/<task>/samples.parquet"])
         row = json.loads((folder / "problems.jsonl").read_text().splitlines()[0])
-        assert list(row) == listed(files["<model>/<task>/problems.jsonl"])
+        assert list(row) == listed(described["<model>/<task>/problems.jsonl"])
         whole = json.loads(Path("runs/eval/result.json").read_text())
-        assert list(whole) == listed(files["result.json"])
+        assert list(whole) == listed(described["result.json"])
         (sentence,) = re.findall(r"^A result has (.*?)\.\n", TEXT, re.MULTILINE | re.DOTALL)
         numbers, gap = (listed(part) for part in sentence.split("; a difference"))
         assert list(whole["results"]["arithmetic"]["tiny-moe"]) == numbers

@@ -114,6 +114,27 @@ def test_a_column_map_reads_any_file(tmp_path: Path) -> None:
     assert (problem.id, problem.gold) == ("k1", "5")
 
 
+@pytest.mark.parametrize(
+    ("train", "test"),
+    [
+        ("gsm8k_train.jsonl", "gsm8k_test.jsonl"),
+        ("gsm8k-train.jsonl", "gsm8k-test.jsonl"),
+        ("Train.jsonl", "Test.jsonl"),
+        ("gsm8k.train-0.jsonl", "gsm8k.test-0.jsonl"),
+        ("train/algebra_test.jsonl", "test/algebra_train.jsonl"),
+        ("a_test_train.jsonl", "a_train_test.jsonl"),
+        ("train_of_test.jsonl", "test_of_train.jsonl"),
+    ],
+)
+def test_training_takes_no_problem_of_the_test_file(tmp_path: Path, train: str, test: str) -> None:
+    write(tmp_path / train, plain(3))
+    write(tmp_path / test, plain(2, start=10))
+    write(tmp_path / "a_val.jsonl", plain(4, start=20))
+    task = tasks.build("jsonl", {"path": str(tmp_path)})
+    assert [task.problem(i).id for i in range(task.size or 0)] == ["p0", "p1", "p2"]
+    assert [task.eval_problem(i).id for i in range(task.eval_size or 0)] == ["p10", "p11"]
+
+
 def test_one_file_is_split_and_nothing_is_in_both(tmp_path: Path) -> None:
     path = write(tmp_path / "x.jsonl", plain(50))
     task = tasks.build("jsonl", {"path": path})
