@@ -206,9 +206,15 @@ class TestPrompts:
         assert "Box it." in plain.prompt("?") and "Box it." not in dataclasses.replace(plain, shots=1).prompt("?")
 
     def test_marks_in_bold(self):
-        (unread, read) = re.findall(r"`([^`]*)` is `unparsed`, `([^`]*)` is not", " ".join(TEXT.split()))[0]
+        (sentence,) = re.findall(
+            r"A mark has the answer on its line, or a box below it: (.*?)\.", " ".join(TEXT.split())
+        )
+        *lines, box, _ = listed(sentence)
+        assert len(lines) == 4
         with Grader(Form.MARKED) as grader:
-            assert [g.reason for g in grader.grade([("34", unread), ("34", read)])] == ["unparsed", "correct"]
+            texts = [*lines, f"Answer:\n{box}", "Answer:\n34"]
+            reasons = [g.reason for g in grader.grade([("34", text) for text in texts])]
+        assert reasons == ["correct"] * 5 + ["unparsed"]
 
 
 class TestMixtures:

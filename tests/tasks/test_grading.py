@@ -225,6 +225,18 @@ def test_marked_answers() -> None:
             ("5", "The number 5 came up.", "unparsed"),
             ("7", r"The answer is \boxed{7}", "correct"),
             ("3", "The answer is 4.\nThe answer is 3.", "correct"),
+            ("34", "**Answer:** 34", "correct"),
+            ("34", "**Answer:** 35", "wrong"),
+            ("34", "**Answer: 34**", "correct"),
+            ("34", "**Answer: 34.**", "correct"),
+            ("34", "**Answer**: 34", "correct"),
+            ("34", "***Answer:*** **34**", "correct"),
+            ("34", "The **answer** is **34**.", "correct"),
+            ("34", "*Answer:* 34", "correct"),
+            ("34", "Answer:\n\\boxed{34}", "correct"),
+            ("34", "**Answer:**\n\n$$\n\\boxed{34}\n$$", "correct"),
+            ("34", "Answer:\nI do not know. Perhaps \\boxed{34}", "unparsed"),
+            ("34", "Answer:\n34 would be too much", "unparsed"),
         ]
         grades = grader.grade([(gold, response) for gold, response, _ in cases])
     assert [grade.reason for grade in grades] == [reason for _, _, reason in cases]

@@ -13,14 +13,18 @@ class Form(StrEnum):
     """How a response marks its answer."""
 
     BOXED = "boxed"  # the last \boxed{...} or \fbox{...}
-    MARKED = "marked"  # what follows the last `####` or `answer is` or `answer:`, up to the end of its line
+    MARKED = (
+        "marked"  # what follows the last `####` or `answer is` or `answer:`, to the end of its line, or a box below
+    )
     WHOLE = "whole"  # the response is nothing but the answer
 
 
 _BOX = re.compile(r"\\f?box(?:ed)?(?![A-Za-z])\s*")
 _COMMANDS = ("\\boxed", "\\fbox")
-_MARK = re.compile(r"####|\banswer[ \t]*(?:is\b[ \t]*:?|:)", re.IGNORECASE)
-_SENTENCE_END = re.compile(r"[.;!?](?=\s|$)|\n")
+_MARK = re.compile(r"####|\banswer\*{0,3}[ \t]*(?:is\b[ \t]*:?|:)", re.IGNORECASE)
+_SENTENCE_END = re.compile(r"[.;!?](?=\s|$|\*\*)|\n")
+_BOLD_ENDS = re.compile(r"\*{1,3}(?=\s)")  # of a mark in bold: **Answer:** 34
+_TO_A_BOX = re.compile(r"\s*(?:\$\$?|\\\[|\\\(|\*\*)?\s*(?=\\f?box)")
 
 
 def extract(response: str, form: Form = Form.BOXED) -> str | None:
@@ -85,7 +89,19 @@ def _marked(response: str) -> str | None:
     if last is None:
         return None
     rest = response[last.end() : last.end() + 2 * MAX_CHARS].lstrip(" \t")
+    if ends := _BOLD_ENDS.match(rest):
+        rest = rest[ends.end() :].lstrip(" \t")
     if rest.startswith("\n"):
-        return None
+        box = _TO_A_BOX.match(rest)
+        if box is None:
+            return None
+        rest = rest[box.end() :]
     end = _SENTENCE_END.search(rest)
-    return (rest[: end.start()] if end else rest).strip() or None
+    return _without_half_bold((rest[: end.start()] if end else rest).strip()) or None
+
+
+def _without_half_bold(text: str) -> str:
+    """Without the asterisks whose other half stands outside: ``34**`` of ``**Answer: 34**``."""
+    if text.count("**") % 2 == 0:
+        return text
+    return (text.removeprefix("**") if text.startswith("**") else text.removesuffix("**")).strip()
