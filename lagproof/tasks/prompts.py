@@ -71,9 +71,13 @@ class Prompting:
         return [(p.question, worked(p.step, p.answer, self.form)) for p in problems]
 
     def _plain(self, question: str) -> str:
-        instruction = "" if self.shots else self._instruction(question)
+        """Behind the question, or in front of the examples; these show the form, so only one of one's own is said."""
+        instruction = self._instruction(question)
+        if not self.shots:
+            return f"{_QUESTION} {question.strip()}{' ' + instruction if instruction else ''}\n{_ANSWER}"
+        first = f"{instruction}\n\n" if instruction and self.instruction is not None else ""
         head = "".join(f"{_QUESTION} {q}\n{_ANSWER} {a}\n\n" for q, a in self.examples())
-        return f"{head}{_QUESTION} {question.strip()}{' ' + instruction if instruction else ''}\n{_ANSWER}"
+        return f"{first}{head}{_QUESTION} {question.strip()}\n{_ANSWER}"
 
     def _asked(self, question: str) -> str:
         instruction = self._instruction(question)

@@ -201,9 +201,13 @@ class TestPrompts:
             for word in words:
                 assert prompts.Prompting(form=form).prompt(f"{word}?") == [{"role": "user", "content": f"{word}?"}]
 
-    def test_plain_shots_replace_the_instruction(self):
-        plain = prompts.Prompting("plain", instruction="Box it.")
-        assert "Box it." in plain.prompt("?") and "Box it." not in dataclasses.replace(plain, shots=1).prompt("?")
+    def test_plain_shots_replace_the_usual_instruction(self):
+        usual, own = prompts.Prompting("plain"), prompts.Prompting("plain", instruction="Box it.")
+        assert "reason step by step" in usual.prompt("?")
+        assert "reason step by step" not in dataclasses.replace(usual, shots=1).prompt("?")
+        text = dataclasses.replace(own, shots=2).prompt("?")
+        assert text.startswith("Box it.\n\nQuestion: ") and text.count("Box it.") == 1
+        assert text.endswith("Question: ?\nAnswer:")
 
     def test_marks_in_bold(self):
         (sentence,) = re.findall(
