@@ -18,16 +18,20 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 import torch
 from torch import Tensor
 
-from lagproof.data.metrics import Maximum, Mean, Metric, Sum, values
+from lagproof.data.metrics import Maximum, Mean, Metric, Sum, merge, values
 from lagproof.data.tokens import Counts, TokenBatch
 from lagproof.errors import InputError
 from lagproof.rules.reduction import Reduction, reduction
 from lagproof.tensors.divergence import k3
 from lagproof.tensors.ratio import LOG_RATIO_BOUND, bounded_ratio, overflows
-from lagproof.tensors.segments import segment_count
+from lagproof.tensors.segments import segment_count, segment_sum
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
+
+
+BLOCK_TOKENS = 1 << 16
+"""Tokens that a rule is applied to at a time on a CPU: what it needs on the way stays in the processor's cache."""
 
 
 class Scope(StrEnum):
@@ -47,6 +51,7 @@ class Scored:
     response: Int[Tensor, " M"]
     lengths: Int[Tensor, " R"]
     sampler_logp: Float[Tensor, " M"] | None
+    whole: Scored | None = None  # the tokens that these are some rows of
 
     @classmethod
     def of(cls, tokens: TokenBatch, index: Int[Tensor, " M"] | None) -> Scored:
@@ -66,6 +71,25 @@ class Scored:
             lengths=segment_count(response, tokens.num_responses),
             sampler_logp=None if tokens.sampler_logp is None else take(tokens.sampler_logp),
         )
+
+    def rows(self, index: slice) -> Scored:
+        """Some of the tokens; what is known of their responses stays that of the whole."""
+        return Scored(
+            self.policy_logp[index],
+            self.advantage[index],
+            self.response[index],
+            self.lengths,
+            None if self.sampler_logp is None else self.sampler_logp[index],
+            self,
+        )
+
+    @cached_property
+    def response_log_ratio(self) -> Float[Tensor, " R"]:
+        """``mean_t d_t`` of each response, 0 for one without a token."""
+        if self.whole is not None:
+            return self.whole.response_log_ratio
+        total = segment_sum(self.log_ratio, self.response, len(self.lengths))
+        return total / self.lengths.clamp(min=1).to(total.dtype)
 
     @cached_property
     def log_ratio(self) -> Float[Tensor, " M"]:
@@ -199,11 +223,13 @@ class Objective(ABC):
 
     Class attributes:
         scope: what :meth:`rule` must see at once to be exact.
+        by_rows: whether, once fitted, a rule may be given some rows of the tokens at a time.
         needs_sampler_logp: whether the rule compares the policy with the sampler.
         default_reduction, default_advantage: what the source of the objective uses.
     """
 
     scope: ClassVar[Scope] = Scope.TOKEN
+    by_rows: ClassVar[bool] = True
     needs_sampler_logp: ClassVar[bool] = True
     default_reduction: ClassVar[str] = "response_mean"
     default_advantage: ClassVar[str] = "group_norm"
@@ -219,7 +245,9 @@ class Objective(ABC):
 
     def fit(self, tokens: TokenBatch) -> Self:
         """The same objective with what it reads off the whole batch fixed; only ``Scope.BATCH`` has any such thing."""
-        return self
+        if self.scope is not Scope.BATCH:
+            return self
+        return self.fit_scored(Scored.of(tokens, tokens.scorable(sampler=self.needs_sampler_logp).nonzero().squeeze(1)))
 
     def weigh(
         self, tokens: TokenBatch, *, reduction: Reduction | str | None = None, counts: Counts | None = None
@@ -237,11 +265,9 @@ class Objective(ABC):
         scorable = tokens.scorable(sampler=self.needs_sampler_logp)
         index = None if bool(scorable.all()) else scorable.nonzero().squeeze(1)
         scored = Scored.of(tokens, index)
-        ruling = self.rule(scored)
         how = _reduction(reduction if reduction is not None else self.default_reduction)
         used = scored.counts if counts is None else counts
-        factor = how.factor(scored.lengths, scored.response, used, scored.policy_logp)
-        weight, contribution = ruling.weight * factor, ruling.value * factor
+        weight, contribution, metrics = self._weigh(scored, how, used)
 
         def spread(x: Tensor) -> Tensor:
             return x if index is None else x.new_zeros(len(tokens)).index_copy_(0, index, x)
@@ -251,8 +277,35 @@ class Objective(ABC):
             contribution=spread(contribution),
             scorable=scorable,
             counts=used,
-            metrics=_metrics(scored, ruling, weight, len(tokens)) | _removed(ruling, weight, factor),
+            metrics={**metrics, "dropped_tokens": Sum(len(tokens) - len(scored.policy_logp))},
         )
+
+    def _weigh(self, scored: Scored, how: Reduction, counts: Counts) -> tuple[Tensor, Tensor, dict[str, Metric]]:
+        """Weight, contribution and metrics, block by block where that changes nothing but the speed."""
+        n = len(scored.policy_logp)
+        if n <= BLOCK_TOKENS or not self.by_rows or scored.policy_logp.device.type != "cpu":
+            return _apply(self, scored, how, counts)
+        fitted = self.fit_scored(scored)
+        weight, contribution = torch.empty_like(scored.policy_logp), torch.empty_like(scored.policy_logp)
+        parts: list[dict[str, Metric]] = []
+        for start in range(0, n, BLOCK_TOKENS):
+            rows = slice(start, start + BLOCK_TOKENS)
+            weight[rows], contribution[rows], metrics = _apply(fitted, scored.rows(rows), how, counts)
+            parts.append(metrics)
+        return weight, contribution, merge(parts)
+
+    def fit_scored(self, scored: Scored) -> Self:
+        """As :meth:`fit`, from the tokens that can be scored."""
+        return self
+
+
+def _apply(
+    objective: Objective, scored: Scored, how: Reduction, counts: Counts
+) -> tuple[Tensor, Tensor, dict[str, Metric]]:
+    ruling = objective.rule(scored)
+    factor = how.factor(scored.lengths, scored.response, counts, scored.policy_logp)
+    weight = ruling.weight * factor
+    return weight, ruling.value * factor, _metrics(scored, ruling, weight) | _removed(ruling, weight, factor)
 
 
 def _reduction(how: Reduction | str) -> Reduction:
@@ -272,7 +325,7 @@ def _removed(ruling: Ruling, weight: Tensor, factor: Tensor | float) -> dict[str
     return {name: Mean(mass, left + mass) for name, mass in gone.items()}
 
 
-def _metrics(scored: Scored, ruling: Ruling, weight: Tensor, num_tokens: int) -> dict[str, Metric]:
+def _metrics(scored: Scored, ruling: Ruling, weight: Tensor) -> dict[str, Metric]:
     """The numbers every objective reports; those about the sampler only where its log-probabilities are known."""
     n = len(scored.policy_logp)
     mass = _l1(weight)
@@ -285,7 +338,7 @@ def _metrics(scored: Scored, ruling: Ruling, weight: Tensor, num_tokens: int) ->
     # one transfer for all of them, so that a GPU is waited for once
     totals = cast(list[float], torch.stack([x.double() for x in sums.values()]).tolist())  # pyright: ignore
     numbers = dict(zip(sums, totals, strict=True))
-    out: dict[str, Metric] = {"tokens": Sum(n), "dropped_tokens": Sum(num_tokens - n)}
+    out: dict[str, Metric] = {"tokens": Sum(n)}
     out |= {name: Mean(numbers[name], n) for name in ruling.flags}
     out |= {name: Sum(numbers[name]) for name in ("mass_positive", "mass_negative")}
     if known is not None:

@@ -12,12 +12,10 @@ from torch import Tensor
 
 from lagproof.data.distribution import Distribution
 from lagproof.data.metrics import Metric, Same
-from lagproof.data.tokens import TokenBatch
 from lagproof.errors import ConfigError, UnknownNameError
 from lagproof.rules.base import Objective, Ruling, Scope, Scored
 from lagproof.tensors.quantile import quantile
 from lagproof.tensors.ratio import bounded_ratio
-from lagproof.tensors.segments import segment_sum
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -99,13 +97,10 @@ class Clip(Objective):
             return Scope.BATCH
         return Scope.TOKEN if self.level is Level.TOKEN else Scope.RESPONSE
 
-    def fit(self, tokens: TokenBatch) -> Self:
+    def fit_scored(self, scored: Scored) -> Self:
         """The same objective with ``q`` read off these tokens."""
-        if self.scope is not Scope.BATCH:
+        if self.gate is None or self.gate.q is not None:
             return self
-        scorable = tokens.scorable(sampler=True)
-        scored = Scored.of(tokens, scorable.nonzero().squeeze(1))
-        assert self.gate is not None
         return replace(self, gate=replace(self.gate, q=self._quantile(scored, self._log_ratio(scored))))
 
     def rule(self, tokens: Scored) -> Ruling:
@@ -137,10 +132,7 @@ class Clip(Objective):
 
     def _log_ratio(self, tokens: Scored) -> Float[Tensor, " U"]:
         """``d`` of each token, or the mean ``d`` of each response (0 for one without tokens)."""
-        if self.level is Level.TOKEN:
-            return tokens.log_ratio
-        total = segment_sum(tokens.log_ratio, tokens.response, len(tokens.lengths))
-        return total / tokens.lengths.clamp(min=1).to(total.dtype)
+        return tokens.log_ratio if self.level is Level.TOKEN else tokens.response_log_ratio
 
     def _risk(self, tokens: Scored, d: Tensor) -> Tensor:
         assert self.gate is not None

@@ -109,6 +109,7 @@ class ASymPO(Objective):
 
     min_scale: float = 0.01
     scope: ClassVar[Scope] = Scope.RESPONSE
+    by_rows: ClassVar[bool] = False  # it counts the responses at the floor
     needs_sampler_logp: ClassVar[bool] = False
 
     def __post_init__(self) -> None:

@@ -13,7 +13,7 @@ import torch
 import lagproof as lp
 from lagproof.data.metrics import merge, values
 from lagproof.data.tokens import Counts, TokenBatch
-from lagproof.rules import TABLE
+from lagproof.rules import TABLE, base
 from lagproof.rules.base import Ruling, Scope
 from lagproof.rules.reduction import Constant
 
@@ -104,6 +104,25 @@ def test_micro_batches_of_whole_responses_add_up_to_the_batch(name, reduction, c
         merged = values(merge(part.metrics for part in weighed))
         for key, value in whole.stats.items():
             close(merged[key], value, 1e-12)
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize(("name", "options"), VARIANTS, ids=lambda v: str(v))
+def test_blocks_change_nothing_but_the_speed(name, options, reduction, monkeypatch, close):
+    """Blocks cut through responses; what is known of a response must stay that of the whole."""
+    tokens = flat(random_rows(2))
+    tokens.sampler_logp[3] = float("nan")
+    objective, how = lp.objective(name, **options), REDUCTIONS[reduction]
+    whole = objective.weigh(tokens, reduction=how)
+    for size in (1, 4, 23):
+        monkeypatch.setattr(base, "BLOCK_TOKENS", size)
+        blocks = objective.weigh(tokens, reduction=how)
+        assert torch.equal(blocks.weight, whole.weight)
+        assert torch.equal(blocks.contribution, whole.contribution)
+        assert blocks.counts == whole.counts
+        assert blocks.stats.keys() == whole.stats.keys()
+        for key, value in whole.stats.items():
+            close(blocks.stats[key], value, 1e-12)
 
 
 @pytest.mark.parametrize("name", NAMES)
