@@ -35,6 +35,7 @@ class ArithmeticTask:
 
     terms: int = field(default=4, metadata={"help": "one-digit terms of an expression, >= 2"})
     seed: int = field(default=0, metadata={"help": "which problems"})
+    label: str | None = field(default=None, metadata={"help": "name in metrics; absent: the task's own"})
 
     def __post_init__(self) -> None:
         if self.terms < 2:
@@ -44,7 +45,7 @@ class ArithmeticTask:
 
     @property
     def name(self) -> str:
-        return "arithmetic"
+        return self.label or "arithmetic"
 
     @property
     def size(self) -> int | None:
@@ -75,7 +76,7 @@ class ArithmeticTask:
         """Nothing is held."""
 
     def _problem(self, split: str, index: int, expression: str, sums: list[int]) -> Problem:
-        return Problem(f"arithmetic-{split}-{index}", f"{expression}=", str(sums[-1]), self.name)
+        return Problem(f"{self.name}-{split}-{index}", f"{expression}=", str(sums[-1]), self.name)
 
     def _draw(self, split: int, index: int) -> tuple[str, list[int]]:
         """Draw expressions until one is of the right side."""

@@ -83,7 +83,7 @@ def test_grading(text: str, finish: Finish, reward: float, reason: str) -> None:
 
 def test_the_table_builds_it_and_names_what_is_wrong() -> None:
     assert tasks.build("arithmetic", {"terms": 3}) == ArithmeticTask(terms=3)
-    assert [name for name, _, _ in tasks.options("arithmetic")] == ["terms", "seed"]
+    assert [name for name, _, _ in tasks.options("arithmetic")] == ["terms", "seed", "label"]
     assert tasks.resolve("arithmetic", {"seed": 7}) == {"terms": 4, "seed": 7}
     with pytest.raises(UnknownNameError, match="did you mean 'arithmetic'"):
         tasks.build("arithmetics")

@@ -49,6 +49,17 @@ def test_grades_go_to_the_task_of_the_problem() -> None:
     task.close()
 
 
+def test_one_task_twice_under_two_labels() -> None:
+    parts = [{"name": "arithmetic", "terms": n, "label": label} for n, label in ((2, "short"), (4, "long"))]
+    task = tasks.build("mixture", {"tasks": parts})
+    problems = [task.problem(i) for i in range(40)]
+    assert {(p.task, p.id.split("-")[0], len(p.prompt)) for p in problems} == {
+        ("short", "short", 4),
+        ("long", "long", 8),
+    }
+    assert {g.reason for g in task.grade([Answer(p, p.gold) for p in problems])} == {"correct"}
+
+
 def test_evaluation_takes_turns() -> None:
     task = tasks.build("mixture", THREE_TO_ONE)
     assert task.eval_size == 10_000
