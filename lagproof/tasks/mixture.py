@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -17,6 +18,9 @@ from lagproof.tasks.task import Answer, Grade, Problem, Task
 
 _BLOCK = 1000
 _MAX_EVAL = 10_000
+RESERVED = ("eval", "time", "probe", "graded", "positive", "negative", "age")
+"""Names that metrics of the whole run begin with; ``age`` with a number behind it."""
+_TAKEN = re.compile(rf"(?:{'|'.join(RESERVED)})(?:_\d[\d-]*)?(?:/.*)?")
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,11 @@ class MixtureTask:
         names = [part.name for part in parts]
         if len(set(names)) < len(names):
             raise ConfigError(f"task.tasks are named {', '.join(names)}: give each its own label, metrics go by it")
+        if taken := [name for name in names if _TAKEN.fullmatch(name)]:
+            raise ConfigError(
+                f"task.tasks[{names.index(taken[0])}].label = {taken[0]!r}: metrics of the whole run are named so; "
+                f"must be another than {', '.join(RESERVED)}"
+            )
         if not all(0 < weight < math.inf for weight in weights):
             raise ConfigError(f"task.tasks have the weights {list(weights)}: must be finite and > 0")
         for part in parts:

@@ -34,7 +34,7 @@ from lagproof.tasks.answers.pool import Limits
 from lagproof.tasks.arithmetic import ArithmeticTask
 from lagproof.tasks.grading import Grader, reward
 from lagproof.tasks.math import DataOptions, PromptOptions, WordOptions
-from lagproof.tasks.mixture import MixtureOptions, parts_of
+from lagproof.tasks.mixture import RESERVED, MixtureOptions, parts_of
 from lagproof.tasks.task import Answer
 
 ROOT = Path(__file__).parents[2]
@@ -222,6 +222,10 @@ class TestPrompts:
 
 
 class TestMixtures:
+    def test_the_labels_that_are_taken(self):
+        (sentence,) = re.findall(r"need a `label` each, but\s+none of (.*?),", TEXT, re.DOTALL)
+        assert tuple(listed(sentence)) == RESERVED
+
     def test_the_names_of_the_metrics(self):
         named = {bare(name) for row in table("Mixtures", "name") for name in row[0].split(", ")}
         both = ("a", "b")

@@ -60,6 +60,12 @@ def test_one_task_twice_under_two_labels() -> None:
     assert {g.reason for g in task.grade([Answer(p, p.gold) for p in problems])} == {"correct"}
 
 
+def test_a_label_may_begin_like_a_metric() -> None:
+    labels = ["evaluate", "timed", "ages", "x/eval"]
+    task = tasks.build("mixture", {"tasks": [{"name": "words", "label": label} for label in labels]})
+    assert {task.problem(i).task for i in range(100)} == set(labels)
+
+
 def test_evaluation_takes_turns() -> None:
     task = tasks.build("mixture", THREE_TO_ONE)
     assert task.eval_size == 10_000
@@ -84,6 +90,14 @@ def test_quotas_sum_to_a_block_and_starve_nobody() -> None:
         ([{"name": "words", "weight": float("nan")}], ConfigError, "must be finite and > 0"),
         ([{"name": "words", "weight": "x"}], ConfigError, r"weight = 'x'"),
         ([{"name": "mixture", "tasks": [{"name": "words"}]}], ConfigError, r"task\.tasks\[0\] is a mixture"),
+        (
+            [{"name": "words"}, {"name": "words", "label": "eval"}],
+            ConfigError,
+            r"tasks\[1\]\.label = 'eval': metrics of",
+        ),
+        ([{"name": "words", "label": "time"}], ConfigError, "label = 'time'"),
+        ([{"name": "words", "label": "probe/x"}], ConfigError, "label = 'probe/x'"),
+        ([{"name": "words", "label": "age_32-63"}], ConfigError, "label = 'age_32-63'"),
         ([{"name": "wrds"}], UnknownNameError, "did you mean 'words'"),
     ],
 )
