@@ -28,6 +28,7 @@ SCHEMA = pa.schema(
         pa.field("group", pa.int64(), nullable=False),  # the same for all responses to one prompt
         pa.field("sample", pa.int32(), nullable=False),  # number within the group
         pa.field("reward", pa.float64()),  # null: not graded
+        pa.field("reason", pa.string()),  # of the reward, in one word; null: not graded
         pa.field("advantage", pa.float64()),
         pa.field("finish", pa.string(), nullable=False),
         pa.field("prompt_ids", pa.list_(pa.int32()), nullable=False),
@@ -69,6 +70,7 @@ def rows(
                     "group": group.prompt,
                     "sample": number,
                     "reward": _or_null(s.reward),
+                    "reason": s.reason or None,
                     "advantage": None if advantage is None else _or_null(advantage[r]),
                     "finish": str(s.finish),
                     "prompt_ids": list(s.prompt_ids),
@@ -115,6 +117,7 @@ def _group(prompt: int, members: list[dict[str, Any]]) -> Group:
             support=row["support"],
             text=row["text"],
             reward=row["reward"],
+            reason=row.get("reason") or "",  # files of the first release have no such column
         )
         for row in sorted(members, key=lambda row: row["sample"])
     ]

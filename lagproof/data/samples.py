@@ -31,6 +31,7 @@ class Sample:
         support: token ids that top-k/top-p kept at each position, ``T`` rows; ``None`` if nothing was cut off.
         text: the response as text, for grading and for reading.
         reward: ``None`` until graded, NaN if it could not be graded.
+        reason: of the reward, in one word; empty until graded.
         experts: chosen experts of every input position that was run (prompt and response), if routing was recorded.
     """
 
@@ -42,6 +43,7 @@ class Sample:
     support: Sequence[Sequence[int]] | None = None
     text: str = ""
     reward: float | None = None
+    reason: str = ""
     experts: Any = None
 
     def __post_init__(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from lagproof.data.metrics import Mean, Metric, Spread, Sum
@@ -22,6 +23,15 @@ def responses(samples: Iterable[Sample]) -> dict[str, Metric]:
         "truncated": Mean(sum(s.finish is Finish.LENGTH for s in listed), len(listed)),
         "reward_std": Spread.of(rewards),
     }
+
+
+def reasons(samples: Iterable[Sample]) -> dict[str, Metric]:
+    """``graded/timed_out``, ``graded/failed``, ``graded/unparsed``: responses worth nothing for want of an answer.
+
+    Only those that occur. Zeros of this kind look like wrong answers in every reward.
+    """
+    found = Counter(sample.reason for sample in samples)
+    return {f"graded/{name}": Sum(found[name]) for name in ("timed_out", "failed", "unparsed") if found[name]}
 
 
 def by_task(groups: Sequence[Group]) -> dict[str, Metric]:

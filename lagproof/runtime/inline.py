@@ -15,7 +15,7 @@ from lagproof.data import record
 from lagproof.data.metrics import values
 from lagproof.data.samples import Group, Sample
 from lagproof.diagnostics.alarm import Alarm, Monitor
-from lagproof.diagnostics.responses import by_task, responses
+from lagproof.diagnostics.responses import by_task, reasons, responses
 from lagproof.errors import InterruptedRunError
 from lagproof.learner.probe import probe
 from lagproof.learner.step import Learner, Outcome, StepResult
@@ -43,7 +43,7 @@ from lagproof.runtime.watch import Watch
 from lagproof.seeds import Purpose, stream
 from lagproof.sync.memory import MemoryChannel
 from lagproof.tasks.order import position
-from lagproof.tasks.task import Answer, Problem, Task
+from lagproof.tasks.task import Answer, Grade, Problem, Task
 
 Row = Mapping[str, Any]
 Weights = Mapping[str, Tensor]
@@ -210,7 +210,7 @@ class InlineRun:
             for sample in samples
         ]
         grades = iter(self._rooms.task.grade(answers))
-        return [[replace(sample, reward=next(grades).reward) for sample in samples] for samples in sampled]
+        return [[_graded(sample, next(grades)) for sample in samples] for samples in sampled]
 
     def _train(self, command: Train) -> Event:
         groups = [self._held.pop(ticket) for ticket in command.tickets]
@@ -220,14 +220,15 @@ class InlineRun:
         row: dict[str, Any] = {"step": step, "batch": command.batch}
         if result.outcome is not Outcome.TRAINED:
             row["outcome"] = str(result.outcome)
-        row |= values(result.metrics | responses(s for group in groups for s in group.samples) | by_task(groups))
+        samples = [s for group in groups for s in group.samples]
+        row |= values(result.metrics | responses(samples) | reasons(samples) | by_task(groups))
         if result.outcome is Outcome.TRAINED:
             if self._config.save.rollouts:
                 self._dir.record(_records(groups, result, step), step)
             row |= self._probe(groups, result, step)
             if self._is_evaluated(step):
                 row |= self._evaluate()
-        self._write(row, sum(len(s.response_ids) for g in groups for s in g.samples))
+        self._write(row, sum(len(s.response_ids) for s in samples))
         return StepFinished(command.batch, OUTCOMES[result.outcome])
 
     def _probe(self, groups: Sequence[Group], result: StepResult, step: int) -> dict[str, float]:
@@ -278,6 +279,10 @@ class InlineRun:
         for alarm in self._monitor.observe(finite(full)):
             self._dir.alarm(alarm)
             self._on_alarm(alarm)
+
+
+def _graded(sample: Sample, grade: Grade) -> Sample:
+    return replace(sample, reward=grade.reward, reason=grade.reason)
 
 
 def _leading_starts(todo: deque[Command]) -> Iterator[Start]:

@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -111,6 +112,7 @@ class TestOneRun:
         ):
             assert all(key in row for row in found[1:]), key
         assert all(row["dropped_tokens"] == 0 for row in found[1:])
+        assert not [key for row in found for key in row if key.startswith("graded/")]
 
     def test_the_directory(self, reference):
         assert json.loads((reference / "result.json").read_text())["reason"] == "finished"
@@ -163,6 +165,24 @@ class TestOneRun:
         train(config(tmp_path / "r", "objective.name=asympo", "rollout.record_logp=false", "steps=2", "eval.every=0"))
         assert all("d_bar" not in row for row in rows(tmp_path / "r"))
         assert all(row["sampler_logp"] is None for row in rollouts(tmp_path / "r"))
+
+
+def test_the_reasons_of_the_grades_are_kept_and_counted(tmp_path, monkeypatch):
+    said = ("correct", "wrong", "unparsed", "timed_out", "failed")
+    monkeypatch.setattr(
+        ArithmeticTask,
+        "grade",
+        lambda self, answers: [
+            Grade(float(i % 5 == 0), said[i % 5] if len(a.text) % 2 else said[i % 2]) for i, a in enumerate(answers)
+        ],
+    )
+    train(config(tmp_path / "r", "steps=6", "eval.every=0"))
+    trained = rollouts(tmp_path / "r")
+    assert {row["reason"] for row in trained} == set(said)
+    for row in rows(tmp_path / "r"):
+        expected = Counter(r["reason"] for r in trained if r["step"] == row["step"])
+        counted = {key.removeprefix("graded/"): value for key, value in row.items() if key.startswith("graded/")}
+        assert counted == {reason: expected[reason] for reason in said[2:] if expected[reason]}
 
 
 def test_a_mixture_keeps_its_tasks_apart(tmp_path):
