@@ -76,16 +76,17 @@ def train(
         InterruptedRunError: asked to stop; everything is saved.
     """
     config = resolve(config)
-    if resume and (finished := _finished(Path(config.run_dir))):
+    run_dir = _reopen(config) if resume else None
+    if run_dir is not None and (finished := _finished(run_dir.path)):
         return finished
     task = tasks.build(config.task.name, config.task.options)
     try:
         _check_data(config, task)
-        run_dir, saved = _open(config) if resume else (None, None)
+        saved = None if run_dir is None else _newest(run_dir)
         loaded = load(config.model if saved is None else saved)
-        if run_dir is None:
-            run_dir = RunDir.create(config)
-        with interruptible() as interrupted:
+        _check_prompts(config, task, loaded)
+        run_dir = run_dir or RunDir.create(config)
+        with run_dir.locked(), interruptible() as interrupted:
             observers = Observers(interrupted, on_step or _ignore, on_tokens or _ignore, on_alarm or _ignore)
             run = _join(config, task, loaded, run_dir, saved, observers)
             stop = run.run()
@@ -221,6 +222,11 @@ def _recipe(config: Config) -> Recipe:
 
 
 def _check_data(config: Config, task: Task) -> None:
+    if config.epochs is not None and task.size is None:
+        raise ConfigError(
+            f"epochs = {config.epochs}: the task {task.name!r} is a stream without an end, so that no epoch of it is "
+            "ever over; leave epochs out and set steps"
+        )
     if task.size is not None and task.size < config.rollout.prompts:
         raise InputError(
             f"rollout.prompts = {config.rollout.prompts}: the task {task.name!r} has {task.size} problems; "
@@ -228,8 +234,17 @@ def _check_data(config: Config, task: Task) -> None:
         )
 
 
-def _open(config: Config) -> tuple[RunDir | None, Path | None]:
-    """The directory to go on in and its newest readable checkpoint."""
+def _check_prompts(config: Config, task: Task, loaded: Loaded) -> None:
+    """Find out before anything is written that the model cannot read the problems."""
+    encode(loaded, task.problem(0).prompt)
+    if config.eval.every:
+        if task.eval_size == 0:
+            raise InputError(f"eval.every = {config.eval.every}: the task {task.name!r} has no problems to evaluate on")
+        encode(loaded, task.eval_problem(0).prompt)
+
+
+def _reopen(config: Config) -> RunDir:
+    """The directory to go on in, begun with the same configuration."""
     path = Path(config.run_dir)
     run_dir, before = RunDir.open(path)
     differing = _differences(before.to_dict(), config.to_dict())
@@ -238,6 +253,11 @@ def _open(config: Config) -> tuple[RunDir | None, Path | None]:
             f"--resume {path}: it was begun with other values of {', '.join(differing)}; "
             "a run goes on as it began: leave them, or start a new run_dir"
         )
+    return run_dir
+
+
+def _newest(run_dir: RunDir) -> Path | None:
+    """The newest checkpoint that can be read; without any the run starts over."""
     found = checkpoint.checkpoints(run_dir.checkpoints)
     problems: list[str] = []
     for candidate in reversed(found):
@@ -248,11 +268,11 @@ def _open(config: Config) -> tuple[RunDir | None, Path | None]:
             continue
         for problem in problems:
             run_dir.note(f"{problem}; going on from {candidate.name}")
-        return run_dir, candidate
+        return candidate
     if problems:
         raise CheckpointError("; ".join(problems) + "; no earlier checkpoint is left: start a new run_dir")
     run_dir.rewind(0, 0)
-    return run_dir, None
+    return None
 
 
 def _differences(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str = "") -> list[str]:

@@ -17,6 +17,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 import torch
+from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import lagproof as lp
@@ -320,6 +321,53 @@ class TestTrouble:
         train(config(path, "objective.name=sat-grpo"), resume=True)
         assert_same_run(path, reference)
 
+    @pytest.mark.parametrize("write", ["model", "optimizer"])
+    def test_a_disk_that_fills_up_in_a_checkpoint_is_reported_too(self, write, tmp_path, monkeypatch):
+        """What safetensors and torch say of a full disk is not an OSError."""
+        from lagproof.runtime import checkpoint
+
+        def full(*args):
+            raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+        def full_device(buffer, *args):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        if write == "model":
+            monkeypatch.setattr(checkpoint, "save_model", full)
+        else:
+            monkeypatch.setattr(Path, "write_bytes", full_device)
+        with pytest.raises(RunDirError, match=r"No space left on device.*--resume"):
+            train(config(tmp_path / "r", "eval.every=0"))
+        assert list((tmp_path / "r" / "checkpoints").iterdir()) == []
+
+    def test_a_run_that_goes_on_elsewhere_is_left_alone(self, tmp_path):
+        path = tmp_path / "r"
+        seen = []
+
+        def meddle(row):
+            if not seen:
+                with pytest.raises(RunDirError, match=f"process {os.getpid()} is running it") as refused:
+                    train(config(path, "eval.every=0"), resume=True)
+                seen.append(refused)
+
+        train(config(path, "eval.every=0"), on_step=meddle)
+        assert seen
+        assert [row["step"] for row in rows(path)] == list(range(1, 11))
+
+    def test_a_prompt_the_model_cannot_read_is_found_out_before_anything_is_written(self, tmp_path):
+        with pytest.raises(InputError, match="chat template"):
+            train(config(tmp_path / "r", "task.name=words"))
+        assert not (tmp_path / "r").exists()
+
+    def test_metrics_that_were_cut_are_not_filled_up(self, reference, tmp_path):
+        path = tmp_path / "r"
+        shutil.copytree(reference, path)
+        (path / "result.json").unlink()
+        (path / "metrics.jsonl").write_text('{"step": 0}\n')
+        with pytest.raises(CheckpointError, match=r"metrics\.jsonl: has 12 bytes"):
+            train(config(path, "objective.name=sat-grpo"), resume=True)
+        assert (path / "metrics.jsonl").read_text() == '{"step": 0}\n'
+
     def test_a_directory_that_cannot_be_made_is_reported(self, tmp_path):
         (tmp_path / "file").write_text("")
         with pytest.raises(RunDirError, match="cannot be written"):
@@ -353,6 +401,7 @@ class TestTrouble:
             ("rollout.precision=int7", ConfigError, "int8"),
             ("steps=0", ConfigError, ">= 1"),
             ("learner.lr=fast", ConfigError, "expected float"),
+            ("epochs=2", ConfigError, "the task 'arithmetic' is a stream without an end"),
             ("schedule=8", ConfigError, "is a section"),
             ("learner.reduction=mean", ConfigError, "token_mean"),
         ],
