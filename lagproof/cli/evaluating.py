@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column, Table
 
@@ -26,13 +27,14 @@ def evaluate(
 ) -> None:
     """Evaluate, with a bar in a terminal and a line a model and task elsewhere."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    short = tails(models)
     with interruptible() as interrupted, Progress(*columns, console=console, disable=not console.is_terminal) as shown:
         bars: dict[tuple[str, str], int] = {}
 
         def told(model: str, task: str, done: int, total: int) -> None:
             key = (model, task)
             if key not in bars:
-                bars[key] = shown.add_task(f"{task}  {Path(model).name}", total=total)
+                bars[key] = shown.add_task(f"{task}  {short[model]}", total=total)
             shown.update(bars[key], completed=done)  # type: ignore[arg-type]
             if not console.is_terminal:
                 console.print(f"{task}  {model}: {done}/{total} problems", highlight=False, soft_wrap=True)
@@ -58,13 +60,17 @@ def opened(name: str) -> Iterator[Opened]:
 
 
 def show(comparison: Comparison, console: Console) -> None:
-    """One row a model and task; differences to the first model under it."""
+    """One row a model and task, of a mixture also one for each of its tasks; differences to the first model below."""
+    short = tails(list(dict.fromkeys(model for of_model in comparison.results.values() for model in of_model)))
     k = max(result.k for of_model in comparison.results.values() for result in of_model.values())
     heads = ("task", "model", f"avg@{k}", "95 %", f"pass@{k}", f"maj@{k}", "tokens", "cut")
     table = Table(*(Column(head, no_wrap=head != "model") for head in heads), box=box.SIMPLE, pad_edge=False)
     for task, of_model in comparison.results.items():
         for model, result in of_model.items():
-            table.add_row(task, Path(model).name, *_cells(result))
+            table.add_row(escape(task), escape(short[model]), *_cells(result))
+            parts = result.by_task()
+            for name, part in parts.items() if len(parts) > 1 else ():
+                table.add_row(escape(f"  {name}"), escape(short[model]), *_cells(part))
     console.print(table)
     for task, gaps in comparison.differences.items():
         for gap in gaps:
@@ -75,6 +81,18 @@ def show(comparison: Comparison, console: Console) -> None:
                 soft_wrap=True,
                 markup=False,
             )
+
+
+def tails(models: Sequence[str]) -> dict[str, str]:
+    """The fewest last parts of each path that no other one ends in: ``tiny-moe``, ``a/checkpoints/step-000040``."""
+    parts = {model: Path(model).parts for model in models}
+    out: dict[str, str] = {}
+    for model, own in parts.items():
+        others = [of_other for other, of_other in parts.items() if other != model]
+        apart = (n for n in range(1, len(own) + 1) if all(of_other[-n:] != own[-n:] for of_other in others))
+        n = next(apart, None)
+        out[model] = model if n is None else Path(*own[-n:]).as_posix()
+    return out
 
 
 def _cells(result: EvalResult) -> list[str]:
