@@ -223,7 +223,7 @@ class TestPrompts:
 
 class TestMixtures:
     def test_the_labels_that_are_taken(self):
-        (sentence,) = re.findall(r"need a `label` each, but\s+none of (.*?),", TEXT, re.DOTALL)
+        (sentence,) = re.findall(r"need a\s+`label`\s+each,\s+but\s+none of (.*?),", TEXT, re.DOTALL)
         assert tuple(listed(sentence)) == RESERVED
 
     def test_the_names_of_the_metrics(self):
