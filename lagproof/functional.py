@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from lagproof.data.tokens import Counts, TokenBatch
@@ -64,6 +65,7 @@ def loss(
         )
     counts = _counts(how, num_responses, num_tokens)
     weighting = built.weigh(tokens, reduction=how, counts=counts)
+    _check_counts(tokens.response[weighting.scorable], num_responses, num_tokens)
     return weighting.loss(tokens.policy_logp), weighting.stats
 
 
@@ -77,3 +79,13 @@ def _counts(how: Reduction, num_responses: int | None, num_tokens: int | None) -
             f"{needed} = {given}: {type(how).__name__} divides by it, must be >= 1 and count the whole batch"
         )
     return Counts(num_responses or 0, num_tokens or 0)
+
+
+def _check_counts(scored: Tensor, num_responses: int | None, num_tokens: int | None) -> None:
+    """The whole batch cannot be smaller than this part of it; ``scored``: the response of each scorable token."""
+    own = {} if num_tokens is None else {"num_tokens": (num_tokens, len(scored))}
+    if num_responses is not None:
+        own["num_responses"] = (num_responses, int(torch.count_nonzero(torch.bincount(scored))))
+    for name, (given, found) in own.items():
+        if given < found:
+            raise ConfigError(f"{name} = {given}: this micro-batch alone has {found}; it must count the whole batch")

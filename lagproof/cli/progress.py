@@ -12,6 +12,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from lagproof.diagnostics.alarm import Alarm
 
+LINES = 20
+"""Lines of steps in a file, besides those of evaluations."""
+
 LINE_EVERY_S = 30.0
 """Longest silence in a file while steps go on."""
 
@@ -28,7 +31,7 @@ class Display(Protocol):
 
 @contextmanager
 def display(steps: int, console: Console) -> Iterator[Display]:
-    """A bar if ``console`` is a terminal, else a line at every evaluation and at least every half minute."""
+    """A bar if ``console`` is a terminal, else a line now and then and at every evaluation."""
     if not console.is_terminal:
         yield Lines(steps, console)
         return
@@ -46,7 +49,8 @@ class Lines:
 
     def row(self, row: Mapping[str, Any]) -> None:
         now = time.monotonic()
-        if "eval/accuracy" in row or "outcome" in row or now - self._last >= LINE_EVERY_S:
+        is_due = row["step"] % max(1, self._steps // LINES) == 0
+        if is_due or "eval/accuracy" in row or "outcome" in row or now - self._last >= LINE_EVERY_S:
             self._last = now
             self._console.print(f"step {row['step']}/{self._steps}  {summary(row)}", soft_wrap=True, highlight=False)
 

@@ -75,6 +75,13 @@ class TokenBatch:
             )
         if self.response.is_floating_point():
             raise InputError(f"TokenBatch.response is {self.response.dtype}: must be integers")
+        if len(self.response):
+            lowest, highest = (int(x) for x in torch.aminmax(self.response))
+            if lowest < 0 or highest >= self.num_responses:
+                raise InputError(
+                    f"TokenBatch.response has entries from {lowest} to {highest}: must be in "
+                    f"[0, num_responses) = [0, {self.num_responses})"
+                )
 
     def __len__(self) -> int:
         return self.policy_logp.shape[0]

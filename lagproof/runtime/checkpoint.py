@@ -8,6 +8,7 @@ SHA-256 of every file, so that one that was cut short or damaged is noticed.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import shutil
 from collections.abc import Mapping
@@ -119,7 +120,9 @@ def load_state(path: Path) -> State:
 
 
 def _write_state(run: Path, state: State) -> None:
-    torch.save(dict(state.optimizer), run / "optimizer.pt")
+    buffer = io.BytesIO()  # torch's own writer reports a full disk as a RuntimeError
+    torch.save(dict(state.optimizer), buffer)
+    (run / "optimizer.pt").write_bytes(buffer.getbuffer())
     write_parquet(record.table(record.rows(state.held.values())), run / "held.parquet")
     if state.sampler is not None:
         save_file({name: w.contiguous() for name, w in state.sampler.items()}, run / "sampler.safetensors")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import math
 import os
@@ -12,11 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
+from safetensors import SafetensorError
 
 from lagproof.config import Config, from_dict, read_toml
 from lagproof.data import record
 from lagproof.diagnostics.alarm import Alarm, Monitor
-from lagproof.errors import RunDirError
+from lagproof.errors import CheckpointError, RunDirError
+
+KEPT = "everything up to the last checkpoint is kept: make room or fix the permissions, then continue with --resume"
+"""What to do when a run that has begun cannot go on writing."""
 
 ROLLOUT_PART_TOKENS = 1_000_000
 """Trained tokens that are held before they are written as one parquet file."""
@@ -48,7 +53,7 @@ class RunDir:
                 f"run_dir = {config.run_dir!r}: exists already; choose another with --set run_dir=..., "
                 f"or continue it with --resume {config.run_dir}"
             )
-        with writing(run.path):
+        with writing(run.path, "choose another place with --set run_dir=..., or fix its permissions"):
             run.rollouts.mkdir(parents=True)
             run.checkpoints.mkdir()
             config.save_toml(run.path / "config.toml")
@@ -64,6 +69,28 @@ class RunDir:
         if not (path / "config.toml").is_file():
             raise RunDirError(f"{path}: is not a run directory (it has no config.toml); check the path after --resume")
         return cls(path), from_dict(Config, read_toml(path / "config.toml"))
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes out of the directory; the lock dies with this process.
+
+        Raises:
+            RunDirError: another process is running it.
+        """
+        with writing(self.path):
+            file = (self.path / "lock").open("a+", encoding="utf-8")
+        with file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                file.seek(0)
+                raise RunDirError(
+                    f"{self.path}: process {file.read().strip() or '(unknown)'} is running it; wait for it, or stop it"
+                ) from None
+            file.truncate(0)
+            file.write(f"{os.getpid()}\n")
+            file.flush()
+            yield
 
     def append(self, row: Mapping[str, Any]) -> None:
         """One row of metrics; see :func:`finite`."""
@@ -102,6 +129,12 @@ class RunDir:
     def rewind(self, step: int, metrics_bytes: int) -> None:
         """Forget what was written after a checkpoint; it will be written again."""
         with writing(self.path):
+            size = self.metrics.stat().st_size if self.metrics.exists() else 0
+            if size < metrics_bytes:
+                raise CheckpointError(
+                    f"{self.metrics}: has {size} bytes, the checkpoint of step {step} had seen {metrics_bytes}: "
+                    "it was cut or replaced; restore it, or start a new run_dir"
+                )
             if self.metrics.exists():
                 os.truncate(self.metrics, metrics_bytes)
             for file in self.rollouts.glob("step-*.parquet"):
@@ -140,11 +173,10 @@ def write_parquet(table: Any, path: Path) -> None:
 
 
 @contextlib.contextmanager
-def writing(path: Path) -> Iterator[None]:
+def writing(path: Path, advice: str = KEPT) -> Iterator[None]:
+    """Turn whatever says that the disk is full or closed into one error that says what to do."""
     try:
         yield
-    except OSError as error:
-        raise RunDirError(
-            f"{path}: cannot be written: {error.strerror or error}; everything up to the last checkpoint is kept: "
-            "make room or fix the permissions, then continue with --resume"
-        ) from error
+    except (OSError, SafetensorError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or error
+        raise RunDirError(f"{path}: cannot be written: {reason}; {advice}") from error

@@ -6,7 +6,7 @@ import json
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -79,19 +79,20 @@ def train(
     run_dir = _reopen(config) if resume else None
     if run_dir is not None and (finished := _finished(run_dir.path)):
         return finished
-    task = tasks.build(config.task.name, config.task.options)
-    try:
+    with ExitStack() as held:
+        if run_dir is not None:
+            held.enter_context(run_dir.locked())
+        task = held.enter_context(closing(tasks.build(config.task.name, config.task.options)))
         _check_data(config, task)
         saved = None if run_dir is None else _newest(run_dir)
         loaded = load(config.model if saved is None else saved)
         _check_prompts(config, task, loaded)
-        run_dir = run_dir or RunDir.create(config)
-        with run_dir.locked(), interruptible() as interrupted:
-            observers = Observers(interrupted, on_step or _ignore, on_tokens or _ignore, on_alarm or _ignore)
-            run = _join(config, task, loaded, run_dir, saved, observers)
-            stop = run.run()
-    finally:
-        task.close()
+        if run_dir is None:
+            run_dir = RunDir.create(config)
+            held.enter_context(run_dir.locked())
+        interrupted = held.enter_context(interruptible())
+        observers = Observers(interrupted, on_step or _ignore, on_tokens or _ignore, on_alarm or _ignore)
+        stop = _join(config, task, loaded, run_dir, saved, observers).run()
     return _finish(config, run_dir, stop)
 
 

@@ -288,6 +288,11 @@ def test_counts_must_be_those_the_reduction_divides_by():
         lp.loss("naive", num_tokens=10, **kwargs)
     with pytest.raises(lp.LagproofError, match="num_tokens = None"):
         lp.loss("gpg", num_responses=10, **kwargs)
+    with pytest.raises(lp.LagproofError, match="num_tokens = 1: this micro-batch alone has 2"):
+        lp.loss("gpg", num_tokens=1, **kwargs)
+    two = {name: torch.cat([value, value]) for name, value in kwargs.items()}
+    with pytest.raises(lp.LagproofError, match="num_responses = 1: this micro-batch alone has 2"):
+        lp.loss("naive", num_responses=1, **two)
     loss, _ = lp.loss("gpg", num_tokens=10, **kwargs)
     assert float(loss) == pytest.approx(0.2)
 

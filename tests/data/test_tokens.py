@@ -63,6 +63,12 @@ def test_shapes_that_do_not_agree_are_named(name, value):
         padded(**{name: value})
 
 
+@pytest.mark.parametrize("response", [[0, 1, 2], [0, -1, 1]])
+def test_a_response_out_of_range_is_refused(response):
+    with pytest.raises(lp.LagproofError, match=r"\[0, num_responses\) = \[0, 2\)"):
+        TokenBatch(torch.zeros(3), torch.zeros(3), torch.tensor(response), 2)
+
+
 def test_rows_keep_the_numbers_of_their_responses():
     part = padded().rows(slice(2, 3))
     assert (part.response.tolist(), part.num_responses, part.version.tolist()) == ([1], 2, [8])
