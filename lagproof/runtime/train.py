@@ -40,7 +40,7 @@ class Result:
         reason: why it ended, in one word: ``finished``, ``data_ended``, ``no_signal``, ...
         success: whether it did what it was asked to do.
         steps: optimiser steps trained.
-        metrics: the last value of every metric.
+        metrics: those of the last row, and of the last evaluation.
     """
 
     run_dir: Path
@@ -296,12 +296,13 @@ def _finished(path: Path) -> Result | None:
 
 
 def _finish(config: Config, run_dir: RunDir, stop: Stop) -> Result:
-    metrics: dict[str, float] = {}
-    steps = 0
+    last: dict[str, float] = {}
+    evaluated: dict[str, float] = {}
     with run_dir.metrics.open(encoding="utf-8") as rows:
         for row in map(json.loads, rows):
-            steps = max(steps, row["step"])
-            metrics |= {k: v for k, v in row.items() if isinstance(v, int | float)}
+            last = {k: v for k, v in row.items() if isinstance(v, int | float)}
+            evaluated = {k: v for k, v in last.items() if k.startswith("eval/")} or evaluated
+    steps, metrics = int(last["step"]), last | evaluated
     result = Result(run_dir.path, str(stop.reason), stop.reason.success, steps, metrics)
     run_dir.finish(
         {
