@@ -179,3 +179,16 @@ def test_smollm2_speaks_english_and_chats(capfd) -> None:
     assert loaded.tokenizer.convert_tokens_to_ids("<|im_end|>") in loaded.stop_ids
     logits = loaded.model(torch.tensor([encode(loaded, "The capital of France is")])).logits[0, -1]
     assert loaded.tokenizer.decode(logits.argmax()).strip() == "Paris"
+
+
+def test_a_name_is_given_up_at_once_where_the_hub_has_no_address(monkeypatch):
+    from huggingface_hub import constants
+
+    def nowhere(host, port):
+        raise OSError(-2, "Name or service not known")
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("urllib.request.getproxies", dict)
+    monkeypatch.setattr("socket.getaddrinfo", nowhere)
+    with pytest.raises(InputError, match=r"Name or service not known.*give the folder"):
+        load("nobody/nothing")
