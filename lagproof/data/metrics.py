@@ -65,20 +65,6 @@ class Maximum:
 
 
 @dataclass(frozen=True)
-class Minimum:
-    """The smallest; ``inf`` stands for no data."""
-
-    smallest: float
-
-    def merge(self, other: Minimum) -> Minimum:
-        return Minimum(min(self.smallest, other.smallest))
-
-    @property
-    def value(self) -> float | None:
-        return None if self.smallest == math.inf else self.smallest
-
-
-@dataclass(frozen=True)
 class Same:
     """A number that every part of a step shares (a batch quantile); merging two different ones is a bug."""
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from lagproof.tensors.ratio import LOG_RATIO_BOUND, bounded_ratio
+from lagproof.tensors.ratio import LOG_RATIO_BOUND
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -27,11 +27,6 @@ def k3(log_ratio: Float[Tensor, " N"]) -> Float[Tensor, " N"]:
     ``expm1``, because ``exp(d) - 1`` loses all digits of a healthy ``d`` in float32.
     """
     return torch.expm1(log_ratio.clamp(-LOG_RATIO_BOUND, LOG_RATIO_BOUND)) - log_ratio
-
-
-def total_variation(log_ratio: Float[Tensor, " N"]) -> Float[Tensor, " N"]:
-    """``1/2 |r - 1|``: its mean under mu is exactly D_TV(mu, pi) over the full vocabulary."""
-    return 0.5 * (bounded_ratio(log_ratio) - 1.0).abs()
 
 
 def binary_total_variation(policy_logp: Float[Tensor, " N"], sampler_logp: Float[Tensor, " N"]) -> Float[Tensor, " N"]:
@@ -55,9 +50,3 @@ def binary_kl(policy_logp: Float[Tensor, " N"], sampler_logp: Float[Tensor, " N"
 def _log_complement(logp: Tensor) -> Tensor:
     """``log(1 - exp(logp))`` without cancellation; rounding may leave ``logp`` a little above 0."""
     return torch.log(-torch.expm1(logp.clamp(max=0.0)))
-
-
-def effective_sample_size(weight: Float[Tensor, " N"]) -> Float[Tensor, ""]:
-    """``(sum w)^2 / (N sum w^2)``, in (0, 1]; NaN for no tokens or weights that are all 0."""
-    w = weight.double()
-    return w.sum().square() / (w.numel() * w.square().sum())

@@ -19,8 +19,3 @@ def segment_count(segment: Int[Tensor, " N"], num_segments: int) -> Int[Tensor, 
 def segment_sum(x: Float[Tensor, " N"], segment: Int[Tensor, " N"], num_segments: int) -> Float[Tensor, " S"]:
     """Sum of the entries of each segment; 0 for an empty one."""
     return torch.zeros(num_segments, dtype=x.dtype, device=x.device).index_add_(0, segment, x)
-
-
-def segment_mean(x: Float[Tensor, " N"], segment: Int[Tensor, " N"], num_segments: int) -> Float[Tensor, " S"]:
-    """Mean of the entries of each segment; NaN for an empty one, which has none."""
-    return segment_sum(x, segment, num_segments) / segment_count(segment, num_segments).to(x.dtype)
