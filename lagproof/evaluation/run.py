@@ -101,8 +101,9 @@ class Comparison:
 def parse_tasks(texts: Sequence[str], options: Mapping[str, Any] | None = None) -> list[TaskChoice]:
     """``aime24=FILE``, ``gsm8k=FOLDER``, ``mine=FILE`` or ``arithmetic``.
 
-    The label picks the task of the table that it begins with (``aime24``: ``aime``) or that begins with it (``dapo``);
-    any other label reads the file by its usual columns. All of a file is evaluated on; of a folder, its split ``test``.
+    The label picks the task of the table that it begins with (``aime24``: ``aime``) or that begins with it (``dapo``),
+    case aside; any other label reads the file by its usual columns. All of a file is evaluated on; of a folder, its
+    split ``test``.
 
     Args:
         texts: what was typed.
@@ -237,10 +238,11 @@ def _parse_task(text: str) -> TaskChoice:
     label, separator, path = (part.strip() for part in text.partition("="))
     if separator and not path:
         raise InputError(f"--task {text}: no file after the sign; must be LABEL=FILE, for example aime24=aime24.jsonl")
+    lower = label.lower()
     if not separator:
-        return TaskChoice(label, label)
-    begins = [name for name in tasks.TASKS if label.startswith(name)]
-    begun = [name for name in tasks.TASKS if len(label) >= 3 and name.startswith(label)]
+        return TaskChoice(label, lower)
+    begins = [name for name in tasks.TASKS if lower.startswith(name)]
+    begun = [name for name in tasks.TASKS if len(label) >= 3 and name.startswith(lower)]
     name = max(begins, key=len) if begins else begun[0] if len(begun) == 1 else "jsonl"
     return TaskChoice(label, name, {"eval_path": path, "label": label})
 

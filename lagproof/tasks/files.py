@@ -7,7 +7,7 @@ import importlib.util
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -130,10 +130,32 @@ def _is_hub_name(path: str) -> bool:
 
 
 def at(values: Mapping[str, Any], path: Sequence[str]) -> Any:
-    """The value under a path of columns, ``None`` where one is missing."""
+    """The value under a path of columns, ``None`` where one is missing; a column may be an object written as text."""
     value: Any = values
     for name in path:
+        value = _opened(value)
         value = value.get(name) if isinstance(value, Mapping) else None
+    return value
+
+
+def has(values: Mapping[str, Any], path: Sequence[str]) -> bool:
+    """Whether a row has a path of columns; below a null it has them all."""
+    value: Any = values
+    for name in path:
+        value = _opened(value)
+        if value is None:
+            return True
+        if not isinstance(value, Mapping) or name not in value:
+            return False
+        value = value[name]
+    return True
+
+
+def _opened(value: Any) -> Any:
+    """The object that a text is, or the value itself."""
+    if isinstance(value, str) and value.lstrip().startswith("{"):
+        with suppress(ValueError, RecursionError):
+            return json.loads(value)
     return value
 
 

@@ -13,7 +13,7 @@ from typing import Any, TextIO
 from lagproof.errors import InputError, RunDirError
 from lagproof.tasks.answers.extract import Form
 from lagproof.tasks.answers.pool import Limits
-from lagproof.tasks.files import Row, Source, at, rows
+from lagproof.tasks.files import Row, Source, at, has, rows
 from lagproof.tasks.grading import Grader
 
 _BATCH = 256
@@ -120,9 +120,10 @@ def _finite(value: Any) -> Any:
 def _text(row: Row, column: str) -> str:
     """A value as text: an empty one where it is null, since a missing answer is graded too."""
     path = column.split(".")
+    if not has(row.values, path):
+        inside = f", and {path[0]} is {row.values[path[0]]!r:.80}" if path[0] in row.values else ""
+        raise InputError(f"{row.where}: no column {column!r}; the row has {', '.join(row.values) or 'none'}{inside}")
     value = at(row.values, path)
-    if value is None and path[0] not in row.values:
-        raise InputError(f"{row.where}: no column {column!r}; the row has {', '.join(row.values) or 'none'}")
     if isinstance(value, bool | list | dict):
         raise InputError(f"{row.where}: {column} is {value!r:.80}; must be text or a number")
     return "" if value is None else str(value)

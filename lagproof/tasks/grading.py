@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from lagproof.tasks.answers.extract import Form, extract
 from lagproof.tasks.answers.judge import Question, Verdict, answer_key, first_look
 from lagproof.tasks.answers.pool import Limits, Pool, Reply
+from lagproof.tasks.notices import Notices
 from lagproof.tasks.task import Grade
 
 log = logging.getLogger(__name__)
@@ -32,7 +33,12 @@ class Grader:
         self.form = form
         self.counts: Counter[str] = Counter()
         self._pool = Pool(limits)
-        self._reported: set[str] = set()
+        self._bad_golds = Notices(
+            log, "the right answer %.200r cannot be read: its problem is skipped", "right answers that cannot be read"
+        )
+        self._failures = Notices(
+            log, "the verifier failed on an answer, which gets no reward: %s", "failures of the verifier"
+        )
 
     def grade(self, pairs: Sequence[tuple[str, str]]) -> list[Grade]:
         """One grade a pair of right answer and response, in order. Never raises because of what they say."""
@@ -51,8 +57,10 @@ class Grader:
         return answer_key(extract(response, self.form))
 
     def close(self) -> None:
-        """End the grading processes. May be called twice."""
+        """End the grading processes, and say how often what was said a few times happened. May be called twice."""
         self._pool.close()
+        self._bad_golds.close()
+        self._failures.close()
 
     def __enter__(self) -> Grader:
         return self
@@ -61,14 +69,12 @@ class Grader:
         self.close()
 
     def _report(self, gold: str, reply: Reply) -> None:
-        """Count, and say once what nobody would see in a reward."""
+        """Count, and say what nobody would see in a reward."""
         self.counts[reply.word] += 1
-        if reply.word == Verdict.BAD_GOLD and gold not in self._reported:
-            self._reported.add(gold)
-            log.warning("the right answer %.200r cannot be read: its problem is skipped", gold)
-        elif reply.word == Verdict.FAILED and reply.detail not in self._reported:
-            self._reported.add(reply.detail)
-            log.warning("the verifier failed on an answer, which gets no reward: %s", reply.detail)
+        if reply.word == Verdict.BAD_GOLD:
+            self._bad_golds.tell(gold, gold)
+        elif reply.word == Verdict.FAILED:
+            self._failures.tell(reply.detail, reply.detail)
 
 
 def reward(verdict: Verdict) -> float:

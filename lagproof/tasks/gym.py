@@ -21,6 +21,7 @@ from lagproof.errors import ConfigError, InputError, UnknownNameError
 from lagproof.tasks.answers.extract import extract
 from lagproof.tasks.answers.pool import FAILED, TIMED_OUT, Pool
 from lagproof.tasks.math import PromptOptions
+from lagproof.tasks.notices import Notices
 from lagproof.tasks.task import Answer, Grade, Problem
 
 log = logging.getLogger(__name__)
@@ -55,7 +56,9 @@ class GymTask:
         )
         self._pool = Pool(options.limits(), module="lagproof.tasks.gym_worker")
         self.counts: Counter[str] = Counter()
-        self._reported: set[str] = set()
+        self._failures = Notices(
+            log, "the scorer of %s failed on an answer, which gets no reward: %s", f"failures of {self.name}'s scorer"
+        )
         item(self._generator, self._params, 0)  # wrong parameters are wrong now, not in the middle of a run
 
     @property
@@ -86,9 +89,8 @@ class GymTask:
         grades = [_grade(replies[i].word if i in replies else "unparsed") for i in range(len(answers))]
         self.counts.update(grade.reason for grade in grades)
         for reply in replies.values():
-            if reply.word == FAILED and reply.detail not in self._reported:
-                self._reported.add(reply.detail)
-                log.warning("the scorer of %s failed on an answer, which gets no reward: %s", self.name, reply.detail)
+            if reply.word == FAILED:
+                self._failures.tell(reply.detail, self.name, reply.detail)
         return grades
 
     def key(self, answer: Answer) -> str | None:
@@ -96,6 +98,7 @@ class GymTask:
 
     def close(self) -> None:
         self._pool.close()
+        self._failures.close()
 
     def _problem(self, split: str, number: int, index: int) -> Problem:
         found = item(self._generator, self._params, index)

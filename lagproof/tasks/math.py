@@ -14,7 +14,7 @@ from lagproof.tasks.answers.pool import Limits
 from lagproof.tasks.files import Source, has_split, rows
 from lagproof.tasks.grading import Grader
 from lagproof.tasks.prompts import Prompting
-from lagproof.tasks.schemas import SCHEMAS, Columns, Item, Schema, items
+from lagproof.tasks.schemas import SCHEMAS, Columns, Item, Schema, items, unique_column
 from lagproof.tasks.task import Answer, Grade, Problem
 from lagproof.tasks.words import word_problem
 
@@ -180,8 +180,10 @@ def data_task(options: DataOptions, name: str) -> MathTask:
 
 
 def _splits(options: DataOptions, schema: Schema) -> tuple[list[Item], list[Item]]:
+    unique = unique_column(schema, options.columns())
+
     def read(source: Source) -> list[Item]:
-        found = items(list(rows(source, schema.unique)), schema, options.columns())
+        found = items(list(rows(source, unique)), schema, options.columns())
         if not found:
             raise InputError(f"{source.path}: the data set is empty; must have at least one problem")
         return found

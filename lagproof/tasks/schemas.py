@@ -48,16 +48,22 @@ class Schema:
     Attributes:
         name: of the data set; ids that are missing are made of it.
         columns: where a row has what.
-        unique: rows with the same value here are one problem.
+        unique: whether rows with the same id are one problem.
         gold_of: takes the right answer out of the gold column.
         published: a name under which it can be fetched, for messages.
     """
 
     name: str
     columns: Columns = Columns()
-    unique: Sequence[str] = ()
+    unique: bool = False
     gold_of: Callable[[str], str] = str.strip
     published: str | None = None
+
+
+def unique_column(schema: Schema, columns: Columns) -> Sequence[str]:
+    """Path of the column of which only the first row with each value counts; empty where every row counts."""
+    column = columns.id or schema.columns.id
+    return column.split(".") if schema.unique and column else ()
 
 
 def after_hashes(solution: str) -> str:
@@ -70,6 +76,12 @@ def boxed_or_whole(solution: str) -> str:
     return (last_box(solution) or "") if "\\boxed" in solution or "\\fbox" in solution else solution.strip()
 
 
+def of_any_solution(solution: str) -> str:
+    """The answer of a solution as GSM8K or MATH write it: its last box; else what follows the last ``####``."""
+    boxed = "\\boxed" in solution or "\\fbox" in solution
+    return boxed_or_whole(solution) if boxed else after_hashes(solution)
+
+
 SCHEMAS = {
     schema.name: schema
     for schema in (
@@ -80,7 +92,7 @@ SCHEMAS = {
         Schema(
             "dapo-math-17k",
             Columns("prompt", "reward_model.ground_truth", "extra_info.index"),
-            unique=("extra_info", "index"),
+            unique=True,
             published="BytedTsinghua-SIA/DAPO-Math-17k",
         ),
         Schema(
@@ -89,8 +101,8 @@ SCHEMAS = {
             gold_of=boxed_or_whole,
             published="allenai/Dolci-RL-Zero-Math-7B",
         ),
-        Schema("jsonl", gold_of=boxed_or_whole),
-        Schema("parquet", gold_of=boxed_or_whole),
+        Schema("jsonl", gold_of=of_any_solution),
+        Schema("parquet", gold_of=of_any_solution),
     )
 }
 
@@ -109,8 +121,8 @@ def items(rows: Sequence[Row], schema: Schema, columns: Columns) -> list[Item]:
     out: list[Item] = []
     seen: dict[str, str] = {}
     for number, row in enumerate(rows):
-        question = _question(_value(row, columns.question or schema.columns.question, QUESTIONS, "question"), row)
-        gold = schema.gold_of(_gold(_value(row, columns.gold or schema.columns.gold, GOLDS, "gold"), row))
+        question = _question(_value(row, columns.question, schema.columns.question or QUESTIONS, "question"), row)
+        gold = schema.gold_of(_gold(_value(row, columns.gold, schema.columns.gold or GOLDS, "gold"), row))
         if not gold:
             raise InputError(f"{row.where}: the right answer is empty; correct the row or take it out")
         identity = _id(row, columns.id or schema.columns.id)
@@ -125,16 +137,26 @@ def items(rows: Sequence[Row], schema: Schema, columns: Columns) -> list[Item]:
     return out
 
 
-def _value(row: Row, column: str | None, usual: Sequence[str], role: str) -> Any:
-    names = (column,) if column else usual
+def _value(row: Row, chosen: str | None, usual: str | Sequence[str], role: str) -> Any:
+    looked_for = chosen or usual
+    names = (looked_for,) if isinstance(looked_for, str) else looked_for
     for name in names:
         value = at(row.values, name.split("."))
         if value is not None:
             return value
     raise InputError(
         f"{row.where}: no {role} column: looked for {', '.join(names)}, the row has {', '.join(row.values)}; "
-        f"set task.{role}_column"
+        f"set task.{role}_column{'' if chosen else _of_another_schema(row)}"
     )
+
+
+def _of_another_schema(row: Row) -> str:
+    """The data set that a row looks like, for messages."""
+    for schema in SCHEMAS.values():
+        named = [c.split(".") for c in (schema.columns.question, schema.columns.gold) if c is not None]
+        if named and all(at(row.values, path) is not None for path in named):
+            return f", or name the task {schema.name!r}, whose columns these are (lagproof eval: a label of that name)"
+    return ""
 
 
 def _question(value: Any, row: Row) -> str | Sequence[Mapping[str, str]]:
@@ -161,6 +183,9 @@ def _id(row: Row, column: str | None) -> str | None:
     if column:
         value = at(row.values, column.split("."))
         if value is None:
-            raise InputError(f"{row.where}: no column {column!r}; the row has {', '.join(row.values)}")
+            raise InputError(
+                f"{row.where}: no id column {column!r}; the row has {', '.join(row.values)}; "
+                "set task.id_column to one that tells problems apart"
+            )
         return str(value)
     return next((str(row.values[name]) for name in IDS if row.values.get(name) is not None), None)

@@ -124,9 +124,11 @@ class TestDataSets:
             listed = r"\s+".join(f"`{re.escape(name)}`" for name in names)
             assert re.search(rf"\b{role}\s+{listed}[;,.]", TEXT), role
 
-    def test_a_solution_gives_its_last_box_but_not_what_follows_the_hashes(self):
+    def test_what_a_solution_gives(self):
         for name, gold in (("math", "2"), ("jsonl", "2"), ("dolci-rl-zero-math", "2"), ("gsm8k", "3")):
             assert schemas.SCHEMAS[name].gold_of("\\boxed{1} \\boxed{2} #### 3") == gold, name
+        for name, gold in (("math", "a #### 3"), ("jsonl", "3"), ("parquet", "3"), ("gsm8k", "3")):
+            assert schemas.SCHEMAS[name].gold_of("a #### 3") == gold, name
 
     def test_which_files_of_a_folder_a_split_has(self, tmp_path):
         for name in ("train.jsonl", "train-0.jsonl", "train_b.jsonl", "train/a/b.jsonl", "x_train.jsonl", "test.jsonl"):
@@ -292,7 +294,7 @@ class TestCommands:
 
     def test_labels(self):
         names = {choice.label: choice.name for choice in parse_tasks(["aime24=a", "dapo=b", "GSM8K=c", "da=d"])}
-        assert names == {"aime24": "aime", "dapo": "dapo-math-17k", "GSM8K": "jsonl", "da": "jsonl"}
+        assert names == {"aime24": "aime", "dapo": "dapo-math-17k", "GSM8K": "gsm8k", "da": "jsonl"}
 
     def test_grading_a_file_gives_the_output_of_the_page(self, tmp_path, monkeypatch, capsys):
         given, graded = blocks("json")

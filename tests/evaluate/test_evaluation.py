@@ -235,6 +235,9 @@ def test_task_choices(tmp_path: Path) -> None:
     names = ["aime", "amc", "math", "dapo-math-17k", "jsonl", "arithmetic"]
     assert [choice.name for choice in parsed] == names
     assert parsed[0] == TaskChoice("aime24", "aime", {"eval_path": "a.jsonl", "label": "aime24"})
+    shouted = parse_tasks(["AIME24=a.jsonl", "GSM8K=b", "DAPO=c", "Arithmetic"])
+    assert [choice.name for choice in shouted] == ["aime", "gsm8k", "dapo-math-17k", "arithmetic"]
+    assert shouted[0] == TaskChoice("AIME24", "aime", {"eval_path": "a.jsonl", "label": "AIME24"})
     shared = parse_tasks(["aime24=a.jsonl", "arithmetic"], {"shots": 3, "terms": 5})
     assert [dict(choice.options).get("shots") for choice in shared] == [3, None]
     assert [dict(choice.options).get("terms") for choice in shared] == [None, 5]

@@ -94,6 +94,34 @@ def test_dapo_is_loaded_once_by_index_and_not_asked_twice(tmp_path: Path, file: 
     assert question(boxed).endswith("Box it.")
 
 
+def test_dapo_without_an_index_is_read_once_by_another_column(tmp_path: Path) -> None:
+    rows = [{k: v for k, v in dapo("", gold).items() if k != "extra_info"} | {"key": gold} for gold in ("34", "7")] * 3
+    path = write(tmp_path / "dapo.parquet", rows)
+    with pytest.raises(InputError, match=r"row 1: no id column 'extra_info\.index'; .* key; set task\.id_column"):
+        tasks.build("dapo-math-17k", {"path": path})
+    task = tasks.build("dapo-math-17k", {"path": path, "id_column": "key", "held_out": 0.0})
+    assert [task.problem(i).id for i in range(task.size or 0)] == ["34", "7"]
+
+
+def test_columns_inside_an_object_written_as_text(tmp_path: Path) -> None:
+    row = dapo("a", "34")
+    texts = {**row, "reward_model": json.dumps(row["reward_model"]), "extra_info": json.dumps(row["extra_info"])}
+    for file in ("x.parquet", "x.jsonl"):
+        task = tasks.build("dapo-math-17k", {"path": write(tmp_path / file, [texts, texts]), "held_out": 0.0})
+        assert (task.size, task.problem(0).id, task.problem(0).gold) == (1, "a", "34")
+
+
+def test_a_file_of_another_schema_is_read_or_named(tmp_path: Path) -> None:
+    solved = write(tmp_path / "a.jsonl", [{"question": "2 cats?", "answer": "2*4=8\n#### 8"}])
+    assert tasks.build("jsonl", {"eval_path": solved}).eval_problem(0).gold == "8"
+    other = write(tmp_path / "b.jsonl", [dapo("a", "34")])
+    for name in ("jsonl", "gsm8k"):
+        with pytest.raises(InputError, match=r"or name the task 'dapo-math-17k', whose columns these are"):
+            tasks.build(name, {"eval_path": other})
+    with pytest.raises(InputError, match=r"set task\.gold_column$"):
+        tasks.build("jsonl", {"eval_path": other, "gold_column": "gold"})
+
+
 def test_dolci(tmp_path: Path) -> None:
     row = {
         "prompt": "What is 2 + 2?",

@@ -50,6 +50,21 @@ def test_other_columns_another_form_and_a_stream(tmp_path: Path) -> None:
     assert seen == [1]
 
 
+def test_a_dotted_path_leads_into_an_object_written_as_text(tmp_path: Path) -> None:
+    """The gold is 7 in both rows; a null on the way is an answer of null."""
+    nested = [{"r": {"text": r"\boxed{7}"}, "m": '{"gold": {"value": 7}}'}, {"r": None, "m": {"gold": {"value": "7"}}}]
+    out = io.StringIO()
+    counts = grade_file(write(tmp_path / "in.jsonl", *nested), out, answer_column="r.text", gold_column="m.gold.value")
+    assert counts == {"correct": 1, "unparsed": 1}
+
+
+@pytest.mark.parametrize("held", ["{7}", "7", {"value": "7"}, 7])
+def test_a_path_that_leads_nowhere_is_an_error_and_not_a_bad_gold(tmp_path: Path, held: object) -> None:
+    path = write(tmp_path / "in.jsonl", {"answer": "7", "m": held})
+    with pytest.raises(InputError, match=r"line 1: no column 'm\.gold'; the row has answer, m, and m is .*7"):
+        grade_file(path, io.StringIO(), gold_column="m.gold")
+
+
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
 def test_half_a_surrogate_pair_is_graded_and_kept(tmp_path: Path, encoding: str) -> None:
     row = {"answer": "\ud83d é \\boxed{5}", "gold": "5"}

@@ -202,6 +202,20 @@ def test_a_gold_that_cannot_be_read_is_reported_once_and_never_rewarded(
     assert len([r for r in caplog.records if "cannot be read" in r.message]) == 1
 
 
+def test_of_many_golds_that_cannot_be_read_a_few_are_logged_and_the_others_counted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.WARNING), Grader(limits=Limits(workers=1)) as grader:
+        for _ in range(2):
+            grader.grade([(rf"\frac{{{i}}}{{", box("4")) for i in range(12)])
+    named = [r.message for r in caplog.records if "its problem is skipped" in r.message]
+    assert len(named) == 5 and "{0}" in named[0] and "{4}" in named[4]
+    assert [r.message for r in caplog.records if r.message not in named] == [
+        "further right answers that cannot be read are only counted",
+        "7 more right answers that cannot be read",
+    ]
+
+
 def test_grading_works_from_a_thread(grader: Grader) -> None:
     """F58: alarms work in the main thread only, and a verifier that uses them fails everywhere else."""
     grades = []
