@@ -76,7 +76,14 @@ RIGHT = [
     ("45", box(r"45^\circ")),
     ("5", box(r"\$5")),
     ("5", box(r"5 \text{ cm}^2")),
+    # an interval is what an inequality says, either way around
     ("1<x<3", box("(1,3)")),
+    ("(1,3)", box("1<x<3")),
+    ("[0,1)", box(r"0\le x<1")),
+    (r"0\le x<1", box("[0,1)")),
+    (r"x\in[0,1)", box(r"1>x\ge 0")),
+    (r"(-\infty,2]\cup[3,\infty)", box(r"x\le 2 \text{ or } x\ge 3")),
+    (r"(-\infty,0)\cup(0,\infty)", box(r"x\ne 0")),
     # bare LaTeX on the gold side is read whole
     (r"2\sqrt{3}", box(r"\sqrt{12}")),
     ("3^{20}", box("3486784401")),
@@ -141,7 +148,11 @@ WRONG = [
     ("1+1/e", box(r"1-\frac{1}{\mathrm{e}}"), "wrong"),
     ("5", box("-5"), "wrong"),  # F65
     ("(1,3)", box("[1,3]"), "wrong"),
-    ("(1,3)", box("1<x<3"), "wrong"),
+    ("(1,3)", box(r"1\le x<3"), "wrong"),
+    ("[0,1)", box("0<x<1"), "wrong"),
+    (r"(-\infty,2]\cup[3,\infty)", box(r"x\le 2 \text{ or } x\ge 4"), "wrong"),
+    ("[1,3)", box(r"1\le 3"), "wrong"),
+    ("[1,2]", box(r"x^2+y^2\le 1"), "wrong"),
     ("(1,3)", box("(3,1)"), "wrong"),
     ("5", box("2 3"), "unparsed"),  # two numbers side by side are no sum
     ("5", box("2(3)"), "wrong"),

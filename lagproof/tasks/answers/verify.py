@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import sympy
@@ -57,6 +58,8 @@ def equal(gold: Any, answer: Any, rounded: bool) -> bool:
     """Whether two expressions are equal: exactly in structure, mathematically in their parts."""
     if _is_constant(gold) and _is_constant(answer):
         return same_number(gold, answer, rounded=rounded)
+    if _is_region(gold) != _is_region(answer):
+        gold, answer = _region(gold), _region(answer)
     if isinstance(gold, sympy.MatrixBase) and isinstance(answer, sympy.MatrixBase):
         return gold.shape == answer.shape and _all_equal(gold.flat(), answer.flat(), rounded)
     if isinstance(gold, sympy.Interval) and isinstance(answer, sympy.Interval):
@@ -109,6 +112,23 @@ def _try_read(text: str) -> Any:
 
 def _is_constant(value: Any) -> bool:
     return isinstance(value, sympy.Expr) and not value.free_symbols
+
+
+def _is_region(value: Any) -> bool:
+    return isinstance(value.rhs if isinstance(value, sympy.Eq) else value, sympy.Interval | sympy.Union)
+
+
+def _region(value: Any) -> Any:
+    r"""The numbers that ``0\le x<1``, ``x\in[0,1)`` or several with an "or" describe; else the value as it is."""
+    if isinstance(value, FiniteSet):
+        parts = [_region(part) for part in vars(value)["_unsorted_args"]]
+        return sympy.Union(*parts) if all(map(_is_region, parts)) else value
+    if isinstance(value, sympy.Eq):
+        return value.rhs if _is_region(value.rhs) else value
+    if isinstance(value, sympy.core.relational.Relational | sympy.And) and len(value.free_symbols) == 1:
+        with suppress(NotImplementedError):  # sympy cannot solve it
+            return value.as_set()
+    return value
 
 
 def _as_tuple(value: Any) -> Sequence[Any] | None:
