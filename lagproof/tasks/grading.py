@@ -12,8 +12,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from lagproof.tasks.answers.extract import Form, extract
-from lagproof.tasks.answers.judge import Question, Verdict, answer_key, first_look
+from lagproof.tasks.answers.judge import Question, Verdict, first_look
 from lagproof.tasks.answers.pool import Limits, Pool, Reply
+from lagproof.tasks.answers.votes import answer_key
 from lagproof.tasks.notices import Notices
 from lagproof.tasks.task import Grade
 
@@ -52,9 +53,9 @@ class Grader:
             grades.append(Grade(reward(Verdict(reply.word)), reply.word))
         return grades
 
-    def key(self, response: str) -> str | None:
-        """What a response says: equal for equal numbers, else for the same cleaned text."""
-        return answer_key(extract(response, self.form))
+    def key(self, gold: str, response: str) -> str | None:
+        """What a response says, in one form for one meaning as far as no algebra is needed; ``None`` for nothing."""
+        return answer_key(extract(response, self.form), gold)
 
     def close(self) -> None:
         """End the grading processes, and say how often what was said a few times happened. May be called twice."""

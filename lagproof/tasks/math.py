@@ -140,7 +140,7 @@ class MathTask:
         return self._grader.grade([(a.problem.gold, self._prompting.cut(a.text)) for a in answers])
 
     def key(self, answer: Answer) -> str | None:
-        return self._grader.key(self._prompting.cut(answer.text))
+        return self._grader.key(answer.problem.gold, self._prompting.cut(answer.text))
 
     def close(self) -> None:
         self._grader.close()

@@ -29,8 +29,9 @@ from lagproof.evaluation.store import SCHEMA
 from lagproof.tasks import files, gym, prompts, schemas
 from lagproof.tasks.answers.constants import MAX_RESULT_DIGITS
 from lagproof.tasks.answers.extract import MAX_CHARS, Form
-from lagproof.tasks.answers.judge import MAX_DEPTH, Verdict, answer_key
+from lagproof.tasks.answers.judge import MAX_DEPTH, Verdict
 from lagproof.tasks.answers.pool import Limits
+from lagproof.tasks.answers.votes import answer_key
 from lagproof.tasks.arithmetic import ArithmeticTask
 from lagproof.tasks.grading import Grader, reward
 from lagproof.tasks.math import DataOptions, PromptOptions, WordOptions
@@ -335,9 +336,9 @@ class TestStatistics:
 
     def test_votes(self):
         (sentence,) = re.findall(r"^\* Votes are (.*?)\n\* ", TEXT, re.MULTILINE | re.DOTALL)
-        one, same, root, other = listed(sentence)
-        assert answer_key(one) == answer_key(same) and answer_key(root) != answer_key(other)
-        assert answer_key("10 cm") == answer_key("10 m") == answer_key("10")
+        gold, *same, root, other = listed(sentence)
+        assert len(same) == 4 and len({answer_key(text, gold) for text in same}) == 1
+        assert answer_key(root, other) != answer_key(other, other)
 
 
 def listed(text: str) -> list[str]:

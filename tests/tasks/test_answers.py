@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from lagproof.tasks.answers import numbers
 from lagproof.tasks.answers.clean import clean, depth, has_adjacent_numbers, mixed_numbers, split_top
 from lagproof.tasks.answers.extract import MAX_CHARS, Form, extract
-from lagproof.tasks.answers.judge import Question, Verdict, answer_key, first_look
+from lagproof.tasks.answers.judge import Question, Verdict, first_look
 from lagproof.tasks.answers.numbers import Number
 from lagproof.tasks.answers.units import canonical, split_unit
+from lagproof.tasks.answers.votes import answer_key
 
 
 @pytest.mark.parametrize(
@@ -221,11 +222,6 @@ def test_what_is_nested_too_deep_is_not_asked() -> None:
     assert first_look("(" * 13 + "x+x" + ")" * 13, "2x") is Verdict.BAD_GOLD
 
 
-def test_equal_answers_are_one_vote() -> None:
-    same = ["5", "5.0", r"\frac{10}{2}", r"5 \text{ cm}", "$5$", r"\text{5}"]
-    assert len({answer_key(text) for text in same}) == 1
-    assert answer_key(r"\text{Monday}") == answer_key("monday")
-    assert answer_key("x + 1") == answer_key("x+1")
-    assert answer_key("5") != answer_key("50")
-    assert answer_key(r"50\%") != answer_key("50")
-    assert answer_key(None) is answer_key("  ") is answer_key("(" * 100) is None
+@pytest.mark.parametrize("text", [None, "  ", "(" * 100, "1" * 3000])
+def test_what_says_nothing_has_no_vote(text: str | None) -> None:
+    assert answer_key(text, "5") is None

@@ -188,6 +188,39 @@ def test_wrong_answers_are_not(grader: Grader, gold: str, response: str, reason:
     assert (grade.reward, grade.reason) == (0.0, reason)
 
 
+VOTES = [  # right answer; answers that say the same; answers that each say something else
+    (
+        "5",
+        ["5", "5.0", r"\frac{10}{2}", "$5$", r"\text{5}", "x=5", "5 = x", "x = y = 5", r"\text{The area}=5"],
+        ["50", "x=5=7"],
+    ),
+    ("5", ["5 m", r"5\text{ cm}", "5", r"\text{5 apples}"], [r"5\%", "-5"]),
+    ("5 cm", ["5 cm", "5", r"x = 5\text{ centimeters}"], ["5 m", r"5\text{ cm}^2"]),
+    ("x=7", ["x=7", "7", "7=x"], ["y=7"]),
+    ("2x+1", ["2x + 1", "y=2x+1", "f(x) = 2x+1"], ["2x-1", "x+y=2x+1"]),
+    ("y=2x+1", ["y=2x+1", "2x+1"], ["x=2y+1"]),
+    ("x^2+y^2=1", ["x^2 + y^2 = 1"], ["1"]),
+    ("1,2", ["1,2", "2, 1", r"\{2,1\}", r"x=1\text{ or }x=2", "1.0, 2"], ["1", "1,2,2"]),
+    ("n=1,2", ["n=1,2", "1,2"], ["m=1,2"]),
+    ("(1,2)", ["(1,2)", "(1, 2)"], ["(2,1)", "2,1", "1,2"]),
+    ("101_2", ["101_2", "101", r"101_{\text{two}}"], ["101_3", "5"]),
+    ("101", ["101_2", "101"], ["11"]),
+    (r"\text{Monday}", [r"\text{Monday}", "monday"], ["Tuesday"]),
+    ("0.5", ["0.5", "1/2"], [r"50\%", "50"]),
+    (r"\pi", [r"\pi"], [r"\pi=3.14", "3.14"]),
+]
+
+
+@pytest.mark.parametrize(("gold", "same", "others"), VOTES)
+def test_answers_vote_together_where_grading_cannot_tell_them_apart(
+    grader: Grader, gold: str, same: list[str], others: list[str]
+) -> None:
+    assert len({grader.key(gold, box(text)) for text in same}) == 1
+    assert {grade.reason for grade in grader.grade([(gold, box(text)) for text in same])} == {"correct"}
+    keys = [grader.key(gold, box(text)) for text in (same[0], *others)]
+    assert len({*keys, None}) == len(keys) + 1
+
+
 @pytest.mark.parametrize("answer", BITING, ids=lambda a: a[:12])
 def test_biting_answers_cost_their_reward(grader: Grader, answer: str) -> None:
     bite, plain = grader.grade([("42", box(answer)), ("2x", box("x+x"))])

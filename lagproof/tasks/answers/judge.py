@@ -34,7 +34,7 @@ class Question:
     answer: str
 
 
-_WORDS = re.compile(r"\\(?:text(?:normal|bf|it|rm|sf|tt)?|mbox|hbox)\s*\{([^{}]*)\}")
+MARKED_WORDS = re.compile(r"\\(?:text(?:normal|bf|it|rm|sf|tt)?|mbox|hbox)\s*\{([^{}]*)\}")
 _BARE_WORDS = re.compile(r"\(?[A-Za-z][A-Za-z' .-]*\)?")
 _BASED = re.compile(r"([0-9A-Za-z]*\d[0-9A-Za-z]*)\s*_\s*\{?\s*(?:\\text\s*\{)?\s*(\w+)\s*\}?\s*\}?")
 _BASE_NAMES = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
@@ -67,31 +67,20 @@ def clean_gold(gold: str) -> str | None:
     return clean(inner) or None
 
 
-def answer_key(answer: str | None) -> str | None:
-    """One text for one answer, as far as can be told without algebra; ``None`` where there is none."""
-    if answer is None or len(answer) > MAX_CHARS or depth(answer) > MAX_DEPTH:
-        return None
-    cleaned = clean(answer)
-    value, _ = split_unit(cleaned, plain_number=True)
-    number = numbers.read(value)
-    if number is None:
-        return _words(cleaned) or cleaned.replace(" ", "") or None
-    return f"{number.value}{'%' if number.percent else ''}"
-
-
 def _by_words(gold: str, answer: str) -> Verdict | None:
     """Compare words (``\\text{Monday}``, ``even``, ``(C)``), case and brackets aside."""
-    right, given = _words(gold), _words(answer)
+    right, given = words_of(gold), words_of(answer)
     if right is None:
         return None
     if right == given:
         return Verdict.CORRECT
     letters = len(right) == 1 and given is not None and len(given) == 1
-    return Verdict.WRONG if letters or _WORDS.fullmatch(gold) else None
+    return Verdict.WRONG if letters or MARKED_WORDS.fullmatch(gold) else None
 
 
-def _words(text: str) -> str | None:
-    marked = _WORDS.fullmatch(text)
+def words_of(text: str) -> str | None:
+    """Words in one form, case and brackets aside; ``None`` for what is not in words."""
+    marked = MARKED_WORDS.fullmatch(text)
     if marked is None and _BARE_WORDS.fullmatch(text) is None:
         return None
     words = marked[1] if marked else text
@@ -100,7 +89,7 @@ def _words(text: str) -> str | None:
 
 def _by_base(gold: str, answer: str) -> Verdict | None:
     """``101_2``: digits and base must agree; one side may leave the base out."""
-    right, given = _based(gold), _based(answer)
+    right, given = based(gold), based(answer)
     if right is None and given is None:
         return None
     right = right or ((gold.lower(), None) if gold.isalnum() else None)
@@ -112,7 +101,8 @@ def _by_base(gold: str, answer: str) -> Verdict | None:
     return Verdict.CORRECT if same else Verdict.WRONG
 
 
-def _based(text: str) -> tuple[str, int | None] | None:
+def based(text: str) -> tuple[str, int | None] | None:
+    """Digits and base of ``101_2``; ``None`` for anything else."""
     match = _BASED.fullmatch(text)
     if match is None:
         return None
@@ -126,7 +116,7 @@ def _based(text: str) -> tuple[str, int | None] | None:
 def _by_value(gold: str, answer: str) -> Verdict | Question:
     right, right_unit = split_unit(gold, plain_number=False)
     right_number = numbers.read(right)
-    marked = _WORDS.fullmatch(answer)
+    marked = MARKED_WORDS.fullmatch(answer)
     given = clean(marked[1]) if marked else answer
     given, given_unit = split_unit(given, plain_number=right_number is not None)
     if right_unit and given_unit and right_unit != given_unit:
