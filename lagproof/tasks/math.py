@@ -30,7 +30,7 @@ class PromptOptions:
     prompt: str = field(default="chat", metadata={"help": "chat (the model's chat template) | plain"})
     answer_form: str = field(default=str(Form.BOXED), metadata={"help": f"where the answer is: {_FORMS}"})
     instruction: str | None = field(default=None, metadata={"help": "asks for the form; absent: the usual sentence"})
-    system: str | None = field(default=None, metadata={"help": "system message, chat only"})
+    system: str | None = field(default=None, metadata={"help": "system message, chat only; absent: the data set's own"})
     shots: int = field(default=0, metadata={"help": "worked examples in front of the question"})
     limit_s: float = field(default=5.0, metadata={"help": "wall-clock limit of grading one answer"})
     memory_mib: int = field(default=1024, metadata={"help": "memory limit of grading one answer"})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from lagproof.errors import ConfigError
 from lagproof.tasks.answers.extract import Form
@@ -28,7 +29,7 @@ class Prompting:
         form: how the answer is to be marked.
         instruction: sentence that asks for the form; ``None`` takes the usual one. It is left out where the question
             already asks for that form, and where it is empty.
-        system: system message, chat only; ``None`` for none.
+        system: system message, chat only, in the place of the question's own; ``None`` keeps that, empty takes it away.
         shots: worked examples in front, of our own word problems.
     """
 
@@ -53,7 +54,7 @@ class Prompting:
             return self._plain(text)
         messages = [{"role": "user", "content": question}] if isinstance(question, str) else list(map(dict, question))
         messages[-1] = {**messages[-1], "content": self._asked(messages[-1]["content"])}
-        system = [] if self.system is None else [{"role": "system", "content": self.system}]
+        own = list(takewhile(lambda message: message["role"] == "system", messages[:-1]))
         shots = [
             {"role": role, "content": content}
             for question, answer in self.examples()
@@ -69,6 +70,11 @@ class Prompting:
         """Worked examples: question and answer in the form that is asked for."""
         problems = [word_problem(0, _EXAMPLES, i, largest=30, held_out=False) for i in range(self.shots)]
         return [(p.question, worked(p.step, p.answer, self.form)) for p in problems]
+
+    def _system(self, own: list[dict[str, str]]) -> list[dict[str, str]]:
+        if self.system is None:
+            return own
+        return [{"role": "system", "content": self.system}] if self.system else []
 
     def _plain(self, question: str) -> str:
         """Behind the question, or in front of the examples; these show the form, so only one of one's own is said."""

@@ -199,6 +199,22 @@ def test_prompts() -> None:
         Prompting("plain", system="x")
 
 
+@pytest.mark.parametrize(
+    ("system", "first"),
+    [(None, [("system", "Its own.")]), ("Be brief.", [("system", "Be brief.")]), ("", [])],
+)
+def test_a_data_sets_own_system_message_comes_first_or_makes_room(
+    system: str | None, first: list[tuple[str, str]]
+) -> None:
+    own = [{"role": role, "content": f"{name} own."} for role, name in (("system", "Its"), ("user", "My"))]
+    chat = Prompting(system=system, shots=1, instruction="").prompt(own)
+    assert isinstance(chat, list)
+    said = [(m["role"], m["content"]) for m in chat]
+    assert said[: len(first)] == first
+    assert [role for role, _ in said[len(first) :]] == ["user", "assistant", "user"]
+    assert said[-1] == ("user", "My own.")
+
+
 def test_a_continuation_that_invents_questions_is_graded_on_its_own_answer(tmp_path: Path) -> None:
     task = tasks.build("words", {"prompt": "plain", "shots": 1})
     problem = task.problem(0)
