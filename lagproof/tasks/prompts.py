@@ -60,7 +60,7 @@ class Prompting:
             for question, answer in self.examples()
             for role, content in (("user", self._asked(question)), ("assistant", answer))
         ]
-        return system + shots + messages
+        return self._system(own) + shots + messages[len(own) :]
 
     def cut(self, response: str) -> str:
         """A response without the further questions that a plain continuation may invent."""
