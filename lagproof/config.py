@@ -74,6 +74,10 @@ class RolloutConfig:
     temperature: float = field(default=1.0, metadata={"help": "softmax temperature, > 0"})
     top_p: float = field(default=1.0, metadata={"help": "nucleus mass, in (0, 1]; 1 keeps everything"})
     top_k: int = field(default=0, metadata={"help": "tokens kept, 0 keeps everything"})
+    stop: tuple[str, ...] | None = field(
+        default=None,
+        metadata={"help": "strings that end a response, in evaluation too; absent: the task's own; []: none"},
+    )
     precision: str = field(
         default="float32",
         metadata={"help": "weights the engine samples with: float32 | bfloat16 | int8 | int6"},
@@ -100,6 +104,7 @@ class RolloutConfig:
         )
         _require(0 < self.top_p <= 1, "rollout.top_p", self.top_p, "in (0, 1]")
         _require(self.top_k >= 0, "rollout.top_k", self.top_k, ">= 0; 0 keeps every token")
+        _require(all(self.stop or ()), "rollout.stop", self.stop, "strings that are not empty; for none use []")
         allowed = ("float32", "bfloat16", "int8", "int6")
         _require(self.precision in allowed, "rollout.precision", self.precision, " | ".join(allowed))
 
@@ -385,6 +390,10 @@ def _convert(hint: Any, value: Any, key: str) -> Any:
         (hint,) = (a for a in typing.get_args(hint) if a is not type(None))
     if typing.get_origin(hint) is tuple:
         items = typing.get_args(hint)
+        if items[1:] == (...,):
+            if not isinstance(value, list | tuple):
+                raise ConfigError(f"{key} = {value!r}: expected a list, got {type(value).__name__}")
+            return tuple(_convert(items[0], v, key) for v in value)
         if not isinstance(value, list | tuple) or len(value) != len(items):
             raise ConfigError(f"{key} = {value!r}: expected a list of {len(items)} numbers")
         return tuple(_convert(h, v, key) for h, v in zip(items, value, strict=True))

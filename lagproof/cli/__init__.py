@@ -156,13 +156,17 @@ def evaluate(
     top_k: Annotated[int, typer.Option(help="tokens kept; 0 keeps all")] = 0,
     seed: Annotated[int, typer.Option(help="of the random streams")] = 0,
     batch: Annotated[int, typer.Option(help="problems sampled together")] = 8,
+    stop: Annotated[
+        str | None,
+        typer.Option(help=r"""strings that end a response, as TOML: '["\n\n"]'; the task's own by default"""),
+    ] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="option of the tasks, as TOML: shots=3")] = None,
 ) -> None:
     from lagproof.cli.evaluating import evaluate as run
     from lagproof.config import parse_override
     from lagproof.evaluation.run import Settings, parse_tasks
 
-    settings = Settings(k, prompts, max_tokens, temperature, top_p, top_k, seed, batch)
+    settings = Settings(k, prompts, max_tokens, temperature, top_p, top_k, seed, batch, _strings("--stop", stop))
     run(models, parse_tasks(task, dict(map(parse_override, set_ or []))), settings, out, Console())
 
 
@@ -236,6 +240,15 @@ def report(
     from lagproof.report import write
 
     print(write(sources, out))
+
+
+def _strings(option: str, text: str | None) -> tuple[str, ...] | None:
+    from lagproof.config import parse_override
+
+    value = [] if text is None else parse_override(f"{option}={text}")[1]
+    if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
+        raise ConfigError(f"""{option} {text}: must be a list of strings, as '["\\n\\n"]'; for none '[]'""")
+    return None if text is None else tuple(value)
 
 
 def _integers(option: str, text: str) -> list[int]:

@@ -54,7 +54,10 @@ def opened(name: str) -> Iterator[Opened]:
         sampling = Sampling(
             settings.max_tokens, settings.temperature, settings.top_p, settings.top_k, record_logp=False
         )
-        return engine.generate([Request(a.prompt_ids, a.samples, a.seed) for a in asks], sampling)
+        stop = settings.stop
+        return engine.generate(
+            [Request(a.prompt_ids, a.samples, a.seed, a.stop if stop is None else stop) for a in asks], sampling
+        )
 
     yield Opened(generate, lambda prompt: encode(loaded, prompt))
 

@@ -12,8 +12,8 @@ from typing import Any
 class Finish(StrEnum):
     """Why a response ended."""
 
-    STOP = "stop"  # the model said so: one of its stop tokens, which is the last response token
-    LENGTH = "length"  # max_tokens were sampled without a stop token
+    STOP = "stop"  # the model said so: the last response token is a stop token, or completes a stop string
+    LENGTH = "length"  # max_tokens were sampled without either
     ABORTED = "aborted"  # the engine was told to give up
 
 
@@ -23,13 +23,13 @@ class Sample:
 
     Attributes:
         prompt_ids: token ids of the prompt, ``[P]``.
-        response_ids: token ids that were sampled, the stop token included, ``[T]``.
+        response_ids: token ids that were sampled, those that ended it included, ``[T]``.
         version: policy version behind each response token, ``[T]``: optimiser updates behind the weights.
         finish: why the response ended.
         sampler_logp: log-probability of each response token under the distribution it was drawn from (after
             temperature, top-k and top-p), nats, ``[T]``; ``None`` if it was not recorded. NaN marks one missing token.
         support: token ids that top-k/top-p kept at each position, ``T`` rows; ``None`` if nothing was cut off.
-        text: the response as text, for grading and for reading.
+        text: the response as text up to what ended it, for grading and for reading.
         reward: ``None`` until graded, NaN if it could not be graded.
         reason: of the reward, in one word; empty until graded.
         experts: chosen experts of every input position that was run (prompt and response), if routing was recorded.

@@ -15,11 +15,12 @@ from lagproof.tasks.task import Answer, Messages, Problem, Task
 
 @dataclass(frozen=True)
 class Ask:
-    """One prompt, to be answered ``samples`` times from a random stream of its own."""
+    """One prompt, to be answered ``samples`` times from a random stream of its own; ``stop`` is its problem's."""
 
     prompt_ids: Sequence[int]
     samples: int
     seed: int
+    stop: tuple[str, ...] = ()
 
 
 class Generate(Protocol):
@@ -106,7 +107,7 @@ def ask(
     size = batch or max(1, len(problems))
     for start in range(0, len(problems), size):
         part = problems[start : start + size]
-        asks = [Ask(encode(problem.prompt), k, problem_seed(seed, index)) for index, problem in part]
+        asks = [Ask(encode(problem.prompt), k, problem_seed(seed, index), problem.stop) for index, problem in part]
         sampled = generate(asks)
         yield [problem for _, problem in part], _graded(task, [problem for _, problem in part], sampled)
 

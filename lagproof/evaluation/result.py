@@ -26,7 +26,7 @@ class Response:
         reward: in [0, 1]; NaN where the task could not grade it because its own answer cannot be read.
         reason: of the grade, in one word.
         key: what the response says, in one form for one meaning; ``None`` where it says nothing.
-        tokens: response tokens, the stop token included.
+        tokens: response tokens, those that ended the response included.
         finish: why it ended.
         text: the response.
         gold: the right answer.

@@ -41,6 +41,7 @@ class Settings:
         top_k: tokens kept, 0 for all.
         seed: of the random streams.
         batch: problems in one call of the engine; what was sampled is on disk after each.
+        stop: strings that end a response; ``None`` for the task's own.
     """
 
     k: int = 1
@@ -51,6 +52,7 @@ class Settings:
     top_k: int = 0
     seed: int = 0
     batch: int = 8
+    stop: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         for name, ok, allowed in (
@@ -62,6 +64,7 @@ class Settings:
             ("top_k", self.top_k >= 0, ">= 0; 0 keeps every token"),
             ("seed", self.seed >= 0, ">= 0"),
             ("batch", self.batch >= 1, ">= 1"),
+            ("stop", all(self.stop or ()), "strings that are not empty"),
         ):
             if not ok:
                 raise InputError(f"{name} = {getattr(self, name)}: must be {allowed}")
@@ -254,7 +257,8 @@ def _identity(model: str, choice: TaskChoice, settings: Settings) -> dict[str, A
         file.name: [file.stat().st_size, file.stat().st_mtime_ns] for file in sorted(Path(model).glob("*.safetensors"))
     }
     options = tasks.resolve(choice.name, choice.options)
-    return {"model": model, "weights": weights, "task": choice.name, "options": options, **sampling}
+    stop = "of the task" if settings.stop is None else list(settings.stop)
+    return {"model": model, "weights": weights, "task": choice.name, "options": options, **sampling, "stop": stop}
 
 
 def _slug(name: str) -> str:

@@ -16,6 +16,7 @@ from transformers import DynamicCache, PreTrainedModel
 
 from lagproof.errors import RunStoppedError
 from lagproof.rollout.engine import Request, Sampling
+from lagproof.rollout.stops import StopStrings, Texts
 
 DRAW_TOKENS = 64
 """Uniform numbers are drawn for this many tokens at a time, so that a stream does not depend on ``max_tokens``."""
@@ -23,7 +24,7 @@ DRAW_TOKENS = 64
 
 @dataclass(frozen=True)
 class Response:
-    """One sample: its ids, the stop token included, and what was recorded about each."""
+    """One sample: its ids, those that ended it included, and what was recorded about each."""
 
     ids: list[int]
     logp: list[float] | None
@@ -36,6 +37,7 @@ def decode(
     requests: Sequence[Request],
     sampling: Sampling,
     stop_ids: Sequence[int],
+    texts: Texts,
     on_tokens: Callable[[int], None] | None = None,
 ) -> list[list[Response]]:
     """The responses of some requests, run as one batch; the caller sets evaluation mode and turns gradients off.
@@ -50,7 +52,9 @@ def decode(
     cache = DynamicCache(config=model.config)
     logits = _forward(model, ids, positions, mask, cache)
 
-    record = _Record(len(row), sampling, stop_ids, logits.shape[1], device)
+    strings = [r.stop for r in requests for _ in range(r.samples)]
+    ends = _Ends(stop_ids, strings, texts, logits.shape[1], device)
+    record = _Record(len(row), sampling, ends, device)
     for step, uniform in enumerate(_uniforms(requests, sampling, device), 1):
         token = record.draw(logits, row, uniform)
         if on_tokens is not None:
@@ -108,16 +112,35 @@ def _forward(
     return logits
 
 
+class _Ends:
+    """What ends a response before the limit: a stop token, or a token that completes a stop string of the sample."""
+
+    def __init__(
+        self,
+        stop_ids: Sequence[int],
+        strings: Sequence[Sequence[str]],
+        texts: Texts,
+        vocabulary: int,
+        device: torch.device,
+    ) -> None:
+        self.tokens = torch.zeros(vocabulary, dtype=torch.bool, device=device)
+        self.tokens[torch.tensor(list(stop_ids), device=device)] = True
+        self.strings = StopStrings(strings, texts) if any(strings) else None
+
+    def reached(self, samples: Tensor, token: Tensor) -> Tensor:
+        """Whether each of these samples ends with the token that it just drew."""
+        ended = self.tokens[token]
+        if self.strings is None:
+            return ended
+        return ended | torch.tensor(self.strings.completed(samples.tolist(), token.tolist()), device=token.device)
+
+
 class _Record:
     """What was drawn so far; ``alive`` are the samples that are still running."""
 
-    def __init__(
-        self, num_samples: int, sampling: Sampling, stop_ids: Sequence[int], vocabulary: int, device: torch.device
-    ) -> None:
-        self.sampling = sampling
+    def __init__(self, num_samples: int, sampling: Sampling, ends: _Ends, device: torch.device) -> None:
+        self.sampling, self.ends = sampling, ends
         self.alive = torch.arange(num_samples, device=device)
-        self.stops = torch.zeros(vocabulary, dtype=torch.bool, device=device)
-        self.stops[torch.tensor(list(stop_ids), device=device)] = True
         # samples, tokens, log-probabilities, and (sample among these, token id) of whatever truncation kept
         self.steps: list[tuple[Tensor, Tensor, Tensor | None, Tensor | None]] = []
         self.stopped = torch.zeros(num_samples, dtype=torch.bool, device=device)
@@ -140,7 +163,7 @@ class _Record:
 
     def retire(self, token: Tensor) -> Tensor:
         """Note the samples that just ended; which of the running ones go on."""
-        done = self.stops[token]
+        done = self.ends.reached(self.alive, token)
         self.stopped[self.alive[done]] = True
         going = (~done).nonzero().squeeze(1)
         self.alive = self.alive[going]

@@ -40,11 +40,20 @@ class Request:
     """One prompt, to be answered ``samples`` times.
 
     The random stream belongs to the request: what is drawn does not depend on which other requests share the call.
+
+    Attributes:
+        prompt_ids: token ids.
+        samples: responses that are wanted.
+        seed: of the random stream.
+        stop: strings that end a response with the token that completes one of them in the response's text, as
+            vLLM's ``stop``. Every token that was drawn stays in ``response_ids``, and ``finish`` is ``STOP``;
+            ``Sample.text`` ends before the string. They change where a response ends and nothing that is drawn before.
     """
 
     prompt_ids: Sequence[int]
     samples: int
     seed: int
+    stop: tuple[str, ...] = ()
 
 
 class Engine(Protocol):

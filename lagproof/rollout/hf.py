@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -15,6 +16,7 @@ from lagproof.errors import InputError
 from lagproof.rollout.decoding import decode
 from lagproof.rollout.engine import Request, Sampling
 from lagproof.rollout.precision import compute_dtype, lower
+from lagproof.rollout.stops import cut
 
 BATCH_BYTES = 2**30
 """Memory for the keys, values and logits of the responses that are decoded side by side; the rest waits."""
@@ -28,7 +30,7 @@ class HFEngine:
     Args:
         model: copied; its weights are version ``version``.
         tokenizer: turns responses into text.
-        stop_ids: token ids that end a response.
+        stop_ids: token ids that end a response, besides the stop strings of its request.
         precision: float32 | bfloat16 | int8 | int6, see :mod:`lagproof.rollout.precision`.
         version: of the model's weights.
         on_tokens: told how many tokens were just drawn, for showing progress of slow models.
@@ -136,10 +138,11 @@ def _generate(
 ) -> list[list[Sample]]:
     _check_requests(requests)
     out: list[list[Sample]] = []
+    decoded = partial(_texts, tokenizer)
     for batch in _batches(model, requests, sampling):
-        responses = decode(model, batch, sampling, stop_ids, on_tokens)
+        responses = decode(model, batch, sampling, stop_ids, decoded, on_tokens)
         flat = [r for group in responses for r in group]
-        texts = iter(_texts(tokenizer, [r.ids[:-1] if r.stopped else r.ids for r in flat]))
+        texts = iter(decoded([r.ids[:-1] if r.ids[-1] in stop_ids else r.ids for r in flat]))
         for request, group in zip(batch, responses, strict=True):
             out.append(
                 [
@@ -150,7 +153,7 @@ def _generate(
                         finish=Finish.STOP if r.stopped else Finish.LENGTH,
                         sampler_logp=r.logp,
                         support=r.support,
-                        text=next(texts),
+                        text=cut(next(texts), request.stop),
                     )
                     for r in group
                 ]
@@ -158,10 +161,10 @@ def _generate(
     return out
 
 
-def _texts(tokenizer: PreTrainedTokenizerBase, ids: list[list[int]]) -> list[str]:
+def _texts(tokenizer: PreTrainedTokenizerBase, ids: Sequence[Sequence[int]]) -> list[str]:
     if isinstance(tokenizer, PreTrainedTokenizerFast):  # ten times faster than its own batch_decode
         return tokenizer.backend_tokenizer.decode_batch(ids, skip_special_tokens=True)
-    return tokenizer.batch_decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+    return tokenizer.batch_decode(list(map(list, ids)), skip_special_tokens=True, clean_up_tokenization_spaces=False)
 
 
 def _batches(model: PreTrainedModel, requests: Sequence[Request], sampling: Sampling) -> Iterator[list[Request]]:
@@ -194,6 +197,8 @@ def _check_requests(requests: Sequence[Request]) -> None:
             raise InputError("a request has an empty prompt: must have at least one token")
         if request.samples < 1:
             raise InputError(f"a request asks for {request.samples} samples: must be >= 1")
+        if not all(request.stop):
+            raise InputError(f"a request has the stop strings {list(request.stop)}: none may be empty")
 
 
 def _check_weights(model: PreTrainedModel, weights: Mapping[str, Tensor]) -> None:

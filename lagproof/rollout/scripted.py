@@ -8,6 +8,7 @@ from torch import Tensor
 
 from lagproof.data.samples import Finish, Sample
 from lagproof.rollout.engine import Request, Sampling
+from lagproof.rollout.stops import cut
 
 Script = Callable[[Request, int], Sequence[int]]
 """(request, number of the sample) -> the ids of the whole response."""
@@ -64,11 +65,17 @@ class ScriptedEngine:
 
     def _sample(self, request: Request, number: int, sampling: Sampling) -> Sample:
         ids: list[int] = []
+        text, stopped = "", False
         for token in self._script(request, number)[: sampling.max_tokens]:
             ids.append(token)
             if token in self._stop_ids:
+                stopped = True
                 break
-        stopped = bool(ids) and ids[-1] in self._stop_ids
+            whole = self._text(ids)
+            text = cut(whole, request.stop)
+            if text != whole:
+                stopped = True
+                break
         recorded = sampling.record_logp and sampling.temperature > 0
         return Sample(
             prompt_ids=request.prompt_ids,
@@ -76,5 +83,5 @@ class ScriptedEngine:
             version=[self._version] * len(ids),
             finish=Finish.STOP if stopped else Finish.LENGTH,
             sampler_logp=[self._logp] * len(ids) if recorded else None,
-            text=self._text(ids[:-1] if stopped else ids),
+            text=text,
         )

@@ -188,6 +188,7 @@ class InlineRun:
                 encode(rooms.loaded, problem.prompt),
                 config.rollout.samples,
                 stream(config.seed, Purpose.SAMPLE, start.prompt),
+                problem.stop if config.rollout.stop is None else config.rollout.stop,
             )
             for problem, start in zip(problems, starts, strict=True)
         ]

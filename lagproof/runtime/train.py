@@ -323,12 +323,15 @@ def _evaluator(
 ) -> Callable[[int], dict[str, float]]:
     """Evaluation of the learner's own weights, always on the same problems with the same random streams."""
     sampling = Sampling(config.rollout.max_tokens, config.eval.temperature, record_logp=False)
+    stop = config.rollout.stop
 
     def evaluate(version: int) -> dict[str, float]:
         engine = HFEngine.view(loaded.model, loaded.tokenizer, loaded.stop_ids, version=version, on_tokens=on_tokens)
 
         def generate(asks: Sequence[Ask]) -> list[list[Sample]]:
-            return engine.generate([Request(a.prompt_ids, a.samples, a.seed) for a in asks], sampling)
+            return engine.generate(
+                [Request(a.prompt_ids, a.samples, a.seed, a.stop if stop is None else stop) for a in asks], sampling
+            )
 
         return evaluate_task(
             generate,

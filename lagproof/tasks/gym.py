@@ -104,7 +104,8 @@ class GymTask:
         found = item(self._generator, self._params, index)
         prompt = self._prompting.prompt(str(found["question"]))
         gold = str(found.get("answer", ""))
-        return Problem(f"{self.name}-{split}-{number}", prompt, gold, self.name, {"index": index})
+        identity = f"{self.name}-{split}-{number}"
+        return Problem(identity, prompt, gold, self.name, {"index": index}, self._prompting.stop)
 
 
 def check(generator: str) -> None:

@@ -146,7 +146,8 @@ class MathTask:
         self._grader.close()
 
     def _problem(self, item: Item) -> Problem:
-        return Problem(item.id, self._prompting.prompt(item.question), item.gold, self._name)
+        prompt, stop = self._prompting.prompt(item.question), self._prompting.stop
+        return Problem(item.id, prompt, item.gold, self._name, stop=stop)
 
 
 def word_task(options: WordOptions, name: str = "words") -> MathTask:

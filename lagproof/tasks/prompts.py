@@ -62,9 +62,16 @@ class Prompting:
         ]
         return self._system(own) + shots + messages[len(own) :]
 
+    @property
+    def stop(self) -> tuple[str, ...]:
+        """What ends an answer: in plain text, which a model may continue for ever, the next question."""
+        return () if self.style == "chat" else (f"\n{_QUESTION}",)
+
     def cut(self, response: str) -> str:
-        """A response without the further questions that a plain continuation may invent."""
-        return response if self.style == "chat" else response.split(f"\n{_QUESTION}", 1)[0]
+        """A response up to what ends an answer, also where it was sampled without that."""
+        for string in self.stop:
+            response = response.split(string, 1)[0]
+        return response
 
     def examples(self) -> list[tuple[str, str]]:
         """Worked examples: question and answer in the form that is asked for."""

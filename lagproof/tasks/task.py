@@ -20,6 +20,7 @@ class Problem:
         prompt: text that is tokenised as it is, or chat messages (``{"role", "content"}``).
         gold: the right answer, as text.
         task: name of the task it belongs to; metrics are kept apart by it.
+        stop: strings that end an answer to this prompt, where the model itself might not end it.
     """
 
     id: str
@@ -27,6 +28,7 @@ class Problem:
     gold: str
     task: str
     info: dict[str, Any] = field(default_factory=dict)
+    stop: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
