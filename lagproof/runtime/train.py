@@ -82,7 +82,7 @@ def train(
     with ExitStack() as held:
         if run_dir is not None:
             held.enter_context(run_dir.locked())
-        task = held.enter_context(closing(tasks.build(config.task.name, config.task.options)))
+        task = held.enter_context(closing(tasks.build(config.task.name, config.task.options, config.seed)))
         _check_data(config, task)
         saved = None if run_dir is None else _newest(run_dir)
         loaded = load(config.model if saved is None else saved)

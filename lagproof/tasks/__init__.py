@@ -5,15 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from functools import partial
 from typing import Any
 
 from lagproof.config import from_dict, to_dict
 from lagproof.errors import UnknownNameError
-from lagproof.tasks.arithmetic import ArithmeticTask
+from lagproof.tasks.arithmetic import ArithmeticOptions, ArithmeticTask
 from lagproof.tasks.gym import GymOptions, GymTask
 from lagproof.tasks.math import DataOptions, PromptOptions, WordOptions, data_task, word_task
-from lagproof.tasks.mixture import MixtureOptions, MixtureTask, parts_of
+from lagproof.tasks.mixture import MixtureOptions, MixtureTask, Part, parts_of
 from lagproof.tasks.task import Task
 
 
@@ -23,13 +22,13 @@ class Entry:
 
     Attributes:
         options: dataclass whose fields are the options, each with its default.
-        build: makes the task from an instance of it.
+        build: makes the task from an instance of it and the run's seed.
         summary: one line for ``--help``.
         defaults: options whose default is another one for this task.
     """
 
     options: type
-    build: Callable[[Any], Task]
+    build: Callable[[Any, int], Task]
     summary: str
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
@@ -38,26 +37,41 @@ class Entry:
         return from_dict(self.options, {**self.defaults, **options}, prefix="task.")
 
 
-def _math(options: DataOptions) -> Task:
+def _arithmetic(options: ArithmeticOptions, run_seed: int) -> Task:
+    return ArithmeticTask(options.terms, options.seed, options.label, run_seed)
+
+
+def _math(options: DataOptions, run_seed: int) -> Task:
     """Files where a path is given; else our own word problems under the same prompt options."""
     if options.path is None and options.eval_path is None:
         shared = {f.name: getattr(options, f.name) for f in fields(PromptOptions)}
-        return word_task(WordOptions(**shared), "math")
+        return word_task(WordOptions(**shared), run_seed, "math")
     return data_task(options, "math")
 
 
-def _mixture(options: MixtureOptions) -> Task:
+def _mixture(options: MixtureOptions, run_seed: int) -> Task:
     parts = parts_of(options)
-    built = [build(name, own) for name, _, own in parts]
-    return MixtureTask(built, [weight for _, weight, _ in parts], options.seed)
+    built = [build(part.name, _of_part(part), run_seed) for part in parts]
+    return MixtureTask(built, parts, run_seed if options.seed is None else options.seed)
+
+
+def _of_part(part: Part) -> Mapping[str, Any]:
+    """A data set that is only trained or only evaluated on is used whole: nothing is held out of it."""
+    if _entry(part.name).options is not DataOptions:
+        return part.options
+    if not part.evaluate:
+        return {"held_out": 0.0, **part.options}
+    if not part.weight and "path" in part.options:
+        return {"eval_path": part.options["path"], **{k: v for k, v in part.options.items() if k != "path"}}
+    return part.options
 
 
 def _data(name: str, summary: str, **defaults: Any) -> Entry:
-    return Entry(DataOptions, partial(data_task, name=name), summary, defaults)
+    return Entry(DataOptions, lambda options, run_seed: data_task(options, name), summary, defaults)
 
 
 TASKS: Mapping[str, Entry] = {
-    "arithmetic": Entry(ArithmeticTask, lambda task: task, "sums of one-digit terms, for the tiny models"),
+    "arithmetic": Entry(ArithmeticOptions, _arithmetic, "sums of one-digit terms, for the tiny models"),
     "words": Entry(WordOptions, word_task, "one-step word problems of our own writing, without end"),
     "math": Entry(DataOptions, _math, "problem and answer (MATH, MATH500, MAWPS); without a path as words"),
     "gsm8k": _data("gsm8k", "GSM8K: question, and a solution that ends in ####"),
@@ -72,13 +86,20 @@ TASKS: Mapping[str, Entry] = {
     "dolci-rl-zero-math": _data("dolci-rl-zero-math", "Dolci-RL-Zero-Math: messages and ground truth"),
     "jsonl": _data("jsonl", "JSON Lines with a column map"),
     "parquet": _data("parquet", "parquet with a column map"),
-    "reasoning-gym": Entry(GymOptions, GymTask, "a generator of reasoning_gym, graded by its own scorer"),
+    "reasoning-gym": Entry(
+        GymOptions, lambda options, run_seed: GymTask(options), "a generator of reasoning_gym, graded by its own scorer"
+    ),
     "mixture": Entry(MixtureOptions, _mixture, "several tasks with weights"),
 }
 
 
-def build(name: str, options: Mapping[str, Any] | None = None) -> Task:
+def build(name: str, options: Mapping[str, Any] | None = None, run_seed: int = 0) -> Task:
     """The task ``name`` with ``options``.
+
+    Args:
+        name: in the table.
+        options: those that are not the defaults.
+        run_seed: what generators are trained on, and the order of a mixture, where the options have no seed.
 
     Raises:
         UnknownNameError: no such task, or no such option (named ``task.<option>``).
@@ -86,7 +107,7 @@ def build(name: str, options: Mapping[str, Any] | None = None) -> Task:
         InputError: a data set that cannot be used.
     """
     entry = _entry(name)
-    return entry.build(entry.read(options or {}))
+    return entry.build(entry.read(options or {}), run_seed)
 
 
 def options(name: str) -> list[tuple[str, Any, str]]:

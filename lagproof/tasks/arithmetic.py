@@ -10,6 +10,7 @@ import numpy as np
 
 from lagproof.data.samples import Finish
 from lagproof.errors import ConfigError
+from lagproof.tasks.order import check_seed
 from lagproof.tasks.task import Answer, Grade, Problem
 
 ALPHABET = "0123456789+-=,"
@@ -20,7 +21,27 @@ _HELD_OUT_ONE_IN = 8
 
 
 @dataclass(frozen=True)
-class ArithmeticTask:
+class ArithmeticOptions:
+    """Options of the generator.
+
+    Raises:
+        ConfigError: fewer than two terms, or a negative seed.
+    """
+
+    terms: int = field(default=4, metadata={"help": "one-digit terms of an expression, >= 2"})
+    seed: int | None = field(
+        default=None, metadata={"help": "which problems; absent: the run's to train on, 0 to evaluate on"}
+    )
+    label: str | None = field(default=None, metadata={"help": "name in metrics; absent: the task's own"})
+
+    def __post_init__(self) -> None:
+        if self.terms < 2:
+            raise ConfigError(f"task.terms = {self.terms}: must be >= 2")
+        check_seed(self.seed)
+
+
+@dataclass(frozen=True)
+class ArithmeticTask(ArithmeticOptions):
     """Running sums: the answer lists the sum after the second, the third, ... and the last term.
 
     Problems never end, and each is a pure function of ``(seed, split, index)``. One expression in eight,
@@ -29,19 +50,11 @@ class ArithmeticTask:
     Reward: 1 if the response ended by itself and the text after its last comma is the final sum, else 0. The
     steps on the way are not looked at.
 
-    Raises:
-        ConfigError: fewer than two terms, or a negative seed.
+    Attributes:
+        run_seed: which problems are trained on where ``seed`` is absent.
     """
 
-    terms: int = field(default=4, metadata={"help": "one-digit terms of an expression, >= 2"})
-    seed: int = field(default=0, metadata={"help": "which problems"})
-    label: str | None = field(default=None, metadata={"help": "name in metrics; absent: the task's own"})
-
-    def __post_init__(self) -> None:
-        if self.terms < 2:
-            raise ConfigError(f"task.terms = {self.terms}: must be >= 2")
-        if self.seed < 0:
-            raise ConfigError(f"task.seed = {self.seed}: must be >= 0")
+    run_seed: int = 0
 
     @property
     def name(self) -> str:
@@ -80,7 +93,8 @@ class ArithmeticTask:
 
     def _draw(self, split: int, index: int) -> tuple[str, list[int]]:
         """Draw expressions until one is of the right side."""
-        rng = np.random.default_rng([self.seed, split, index])
+        absent = self.run_seed if split == _TRAIN else 0
+        rng = np.random.default_rng([absent if self.seed is None else self.seed, split, index])
         while True:
             digits = rng.integers(0, 10, size=self.terms).tolist()
             signs = [1, *(1 - 2 * rng.integers(0, 2, size=self.terms - 1)).tolist()]

@@ -22,6 +22,7 @@ from lagproof.tasks.answers.extract import extract
 from lagproof.tasks.answers.pool import FAILED, TIMED_OUT, Pool
 from lagproof.tasks.math import PromptOptions
 from lagproof.tasks.notices import Notices
+from lagproof.tasks.order import check_seed
 from lagproof.tasks.task import Answer, Grade, Problem
 
 log = logging.getLogger(__name__)
@@ -44,8 +45,7 @@ class GymTask:
     def __init__(self, options: GymOptions) -> None:
         if options.generator is None:
             raise ConfigError("task.generator is missing: name a generator of reasoning_gym, such as chain_sum")
-        if options.seed < 0:
-            raise ConfigError(f"task.seed = {options.seed}: must be >= 0")
+        check_seed(options.seed)
         if options.size < 1:
             raise ConfigError(f"task.size = {options.size}: must be >= 1")
         check(options.generator)

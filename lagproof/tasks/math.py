@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -13,11 +14,13 @@ from lagproof.tasks.answers.extract import Form
 from lagproof.tasks.answers.pool import Limits
 from lagproof.tasks.files import Source, has_split, rows
 from lagproof.tasks.grading import Grader
+from lagproof.tasks.order import check_seed
 from lagproof.tasks.prompts import Prompting
 from lagproof.tasks.schemas import SCHEMAS, Columns, Item, Schema, items, unique_column
 from lagproof.tasks.task import Answer, Grade, Problem
 from lagproof.tasks.words import word_problem
 
+log = logging.getLogger(__name__)
 _TRAIN, _EVAL = 0, 1
 _FORMS = " | ".join(Form)
 
@@ -55,14 +58,15 @@ class PromptOptions:
 class WordOptions(PromptOptions):
     """Options of the generator."""
 
-    seed: int = field(default=0, metadata={"help": "which problems"})
+    seed: int | None = field(
+        default=None, metadata={"help": "which problems; absent: the run's to train on, 0 to evaluate on"}
+    )
     largest: int = field(default=20, metadata={"help": "largest number in a problem, >= 4"})
 
     def __post_init__(self) -> None:
         if self.largest < 4:
             raise ConfigError(f"task.largest = {self.largest}: must be >= 4")
-        if self.seed < 0:
-            raise ConfigError(f"task.seed = {self.seed}: must be >= 0")
+        check_seed(self.seed)
 
 
 @dataclass(frozen=True)
@@ -150,11 +154,18 @@ class MathTask:
         return Problem(item.id, prompt, item.gold, self._name, stop=stop)
 
 
-def word_task(options: WordOptions, name: str = "words") -> MathTask:
-    """Word problems without end; one question in eight is only evaluated on."""
+def word_task(options: WordOptions, run_seed: int = 0, name: str = "words") -> MathTask:
+    """Word problems without end; one question in eight is only evaluated on.
+
+    Args:
+        options: of the generator.
+        run_seed: which problems are trained on where the options have no seed.
+        name: of the task where the options have no label.
+    """
+    seeds = (run_seed, 0) if options.seed is None else (options.seed, options.seed)
 
     def item(split: int, index: int) -> Item:
-        made = word_problem(options.seed, split, index, options.largest, held_out=split == _EVAL)
+        made = word_problem(seeds[split], split, index, options.largest, held_out=split == _EVAL)
         identity = f"words-{('train', 'eval')[split]}-{index}"
         return Item(identity, made.question, made.answer, identity)
 
@@ -183,8 +194,12 @@ def data_task(options: DataOptions, name: str) -> MathTask:
 def _splits(options: DataOptions, schema: Schema) -> tuple[list[Item], list[Item]]:
     unique = unique_column(schema, options.columns())
 
-    def read(source: Source) -> list[Item]:
-        found = items(list(rows(source, unique)), schema, options.columns())
+    def read(source: Source, advice: str = "") -> list[Item]:
+        held = list(rows(source, unique))
+        try:
+            found = items(held, schema, options.columns())
+        except InputError as error:
+            raise InputError(f"{error}{advice}") from error
         if not found:
             raise InputError(f"{source.path}: the data set is empty; must have at least one problem")
         return found
@@ -193,15 +208,24 @@ def _splits(options: DataOptions, schema: Schema) -> tuple[list[Item], list[Item
     place = options.eval_path or options.path
     assert place is not None
     test = Source(place, options.eval_split, options.subset)
-    if options.eval_path is not None or has_split(test):
-        return train, read(test)
-    return _hold_out(train, options.held_out)
+    if options.eval_path is None and not has_split(test):
+        return _hold_out(train, options)
+    advice = "; task.eval_path is read as task.path is: make data sets of two kinds a mixture, this one with weight = 0"
+    return train, read(test, advice if train and options.eval_path else "")
 
 
-def _hold_out(found: list[Item], share: float) -> tuple[list[Item], list[Item]]:
+def _hold_out(found: list[Item], options: DataOptions) -> tuple[list[Item], list[Item]]:
     """A fixed random share for evaluation, the rest for training, both in the order of the data set."""
-    count = math.ceil(share * len(found))
-    if count == 0 or len(found) < 2:
+    count = math.ceil(options.held_out * len(found))
+    if count == 0:
         return found, found
+    said = f"{options.path}: has no split {options.eval_split!r}"
+    if len(found) < 2:
+        log.warning("%s and one problem, which is both trained on and evaluated on", said)
+        return found, found
+    log.warning(
+        "%s: %d of its %d problems are evaluated on and not trained on (task.held_out = %s)",
+        *(said, count, len(found), options.held_out),
+    )
     chosen = set(np.random.default_rng(len(found)).permutation(len(found))[:count].tolist())
     return [x for i, x in enumerate(found) if i not in chosen], [x for i, x in enumerate(found) if i in chosen]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from lagproof.errors import ConfigError, InputError
-from lagproof.tasks.order import position
+from lagproof.tasks.order import check_seed, position
 from lagproof.tasks.task import Answer, Grade, Problem, Task
 
 _BLOCK = 1000
@@ -29,13 +29,31 @@ class MixtureOptions:
 
     tasks: list = field(  # type: ignore[type-arg]
         default_factory=list,
-        metadata={"help": "tables with name, weight (1 by default), and the options of that task"},
+        metadata={"help": "tables with name, weight (1; 0: evaluated only), evaluate (true), and that task's options"},
     )
-    seed: int = field(default=0, metadata={"help": "order of the tasks and of their problems"})
+    seed: int | None = field(
+        default=None, metadata={"help": "order of the tasks and of their problems; absent: the run's"}
+    )
 
     def __post_init__(self) -> None:
-        if self.seed < 0:
-            raise ConfigError(f"task.seed = {self.seed}: must be >= 0")
+        check_seed(self.seed)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One task of a mixture.
+
+    Attributes:
+        name: in the table of tasks.
+        weight: its share of what is trained on, in proportion to the others; 0 for a task that is only evaluated on.
+        evaluate: whether it is evaluated on.
+        options: of that task.
+    """
+
+    name: str
+    weight: float = 1.0
+    evaluate: bool = True
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 class MixtureTask:
@@ -43,12 +61,21 @@ class MixtureTask:
 
     Which task a place of the stream belongs to, and which of its problems comes there, depend on the seed and the
     place alone. Evaluation takes one problem of each task in turn, until a task has no more.
+
+    Args:
+        tasks: as they were built, in the order of ``parts``.
+        parts: weights, and which tasks are evaluated on.
+        seed: of the order.
+
+    Raises:
+        ConfigError: no task, two of one name, a name that metrics have, or weights that are none.
+        InputError: a task without problems for what it is there for.
     """
 
-    def __init__(self, parts: Sequence[Task], weights: Sequence[float], seed: int = 0) -> None:
-        if not parts:
+    def __init__(self, tasks: Sequence[Task], parts: Sequence[Part], seed: int = 0) -> None:
+        if not tasks:
             raise ConfigError("task.tasks is empty: must name at least one task, for example [{name = 'words'}]")
-        names = [part.name for part in parts]
+        names = [task.name for task in tasks]
         if len(set(names)) < len(names):
             raise ConfigError(f"task.tasks are named {', '.join(names)}: give each its own label, metrics go by it")
         if taken := [name for name in names if _TAKEN.fullmatch(name)]:
@@ -56,14 +83,20 @@ class MixtureTask:
                 f"task.tasks[{names.index(taken[0])}].label = {taken[0]!r}: metrics of the whole run are named so; "
                 f"must be another than {', '.join(RESERVED)}"
             )
-        if not all(0 < weight < math.inf for weight in weights):
-            raise ConfigError(f"task.tasks have the weights {list(weights)}: must be finite and > 0")
-        for part in parts:
-            if part.size == 0:
-                raise InputError(f"task {part.name!r} has nothing to train on: set its path")
-        self._parts, self._quota, self._seed = list(parts), _quotas(weights), seed
-        self._by_name = dict(zip(names, parts, strict=True))
-        self._evaluation = list(islice(_in_turn([part.eval_size for part in parts]), _MAX_EVAL))
+        weights = [part.weight for part in parts]
+        if not all(0 <= weight < math.inf for weight in weights) or not any(weights):
+            raise ConfigError(f"task.tasks have the weights {weights}: must be finite and >= 0, and one of them > 0")
+        for task, part in zip(tasks, parts, strict=True):
+            if part.weight and task.size == 0:
+                raise InputError(
+                    f"task {task.name!r} has nothing to train on: set its path, or weight = 0 to evaluate on it only"
+                )
+        self._tasks, self._seed = list(tasks), seed
+        self._trained = [task for task, weight in zip(tasks, weights, strict=True) if weight]
+        self._quota = _quotas([weight for weight in weights if weight])
+        self._by_name = dict(zip(names, tasks, strict=True))
+        sizes = [task.eval_size if part.evaluate else 0 for task, part in zip(tasks, parts, strict=True)]
+        self._evaluation = list(islice(_in_turn(sizes), _MAX_EVAL))
 
     @property
     def name(self) -> str:
@@ -81,12 +114,12 @@ class MixtureTask:
         block, place = divmod(index, _BLOCK)
         part, rank = _block(self._quota, self._seed, block)[place]
         cursor = block * self._quota[part] + rank
-        task = self._parts[part]
+        task = self._trained[part]
         return task.problem(position(cursor, task.size, self._seed)[1])
 
     def eval_problem(self, index: int) -> Problem:
         part, place = self._evaluation[index]
-        return self._parts[part].eval_problem(place)
+        return self._tasks[part].eval_problem(place)
 
     def grade(self, answers: Sequence[Answer]) -> list[Grade]:
         grades: dict[int, Grade] = {}
@@ -99,15 +132,16 @@ class MixtureTask:
         return self._by_name[answer.problem.task].key(answer)
 
     def close(self) -> None:
-        for part in self._parts:
-            part.close()
+        for task in self._tasks:
+            task.close()
 
 
-def parts_of(options: MixtureOptions) -> list[tuple[str, float, Mapping[str, Any]]]:
-    """Name, weight and options of each task.
+def parts_of(options: MixtureOptions) -> list[Part]:
+    """The tables of a mixture.
 
     Raises:
-        ConfigError: an entry that is no table with a name or is a mixture itself, or a weight that is no number.
+        ConfigError: an entry that is no table with a name or is a mixture itself, a weight that is no number, or a task
+            that is neither trained nor evaluated on.
     """
     out = []
     for number, entry in enumerate(options.tasks):
@@ -115,10 +149,17 @@ def parts_of(options: MixtureOptions) -> list[tuple[str, float, Mapping[str, Any
             raise ConfigError(f"task.tasks[{number}] = {entry!r}: must be a table with a name")
         if entry["name"] == "mixture":
             raise ConfigError(f"task.tasks[{number}] is a mixture: must be one task; name its tasks here, with weights")
-        weight = entry.get("weight", 1.0)
+        weight, evaluate = entry.get("weight", 1.0), entry.get("evaluate", True)
         if isinstance(weight, bool) or not isinstance(weight, int | float):
-            raise ConfigError(f"task.tasks[{number}].weight = {weight!r}: must be a number > 0")
-        out.append((entry["name"], float(weight), {k: v for k, v in entry.items() if k not in ("name", "weight")}))
+            raise ConfigError(f"task.tasks[{number}].weight = {weight!r}: must be a number >= 0")
+        if not isinstance(evaluate, bool):
+            raise ConfigError(f"task.tasks[{number}].evaluate = {evaluate!r}: must be true | false")
+        if not weight and not evaluate:
+            raise ConfigError(
+                f"task.tasks[{number}] has weight = 0 and evaluate = false: leave it out, or one of the two"
+            )
+        own = {k: v for k, v in entry.items() if k not in ("name", "weight", "evaluate")}
+        out.append(Part(entry["name"], float(weight), evaluate, own))
     return out
 
 

@@ -32,7 +32,7 @@ from lagproof.tasks.answers.extract import MAX_CHARS, Form
 from lagproof.tasks.answers.judge import MAX_DEPTH, Verdict
 from lagproof.tasks.answers.pool import Limits
 from lagproof.tasks.answers.votes import answer_key
-from lagproof.tasks.arithmetic import ArithmeticTask
+from lagproof.tasks.arithmetic import ArithmeticOptions, ArithmeticTask
 from lagproof.tasks.grading import Grader, reward
 from lagproof.tasks.math import DataOptions, PromptOptions, WordOptions
 from lagproof.tasks.mixture import RESERVED, MixtureOptions, parts_of
@@ -77,7 +77,7 @@ class TestTasks:
         assert table("Tasks", "option") == [
             *rows("all in words", PromptOptions),
             *rows("data sets", DataOptions, PromptOptions),
-            *rows("`arithmetic`", ArithmeticTask),
+            *rows("`arithmetic`", ArithmeticOptions),
             *rows("`words`", WordOptions, PromptOptions),
             *rows("`reasoning-gym`", gym.GymOptions, PromptOptions),
             *rows("`mixture`", MixtureOptions),
@@ -173,9 +173,9 @@ class TestConfigurations:
         options = tasks.resolve(task.name, task.options)
         if task.name == "mixture":
             parts = parts_of(tasks.TASKS["mixture"].read(task.options))
-            assert len(parts) >= 2 and len({weight for _, weight, _ in parts}) == 2
-            for name, _, own in parts:
-                tasks.resolve(name, own)
+            assert len(parts) >= 2 and len({part.weight for part in parts}) == 2
+            for part in parts:
+                tasks.resolve(part.name, part.options)
         else:
             assert options.keys() >= task.options.keys()
 

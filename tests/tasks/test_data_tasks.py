@@ -174,6 +174,21 @@ def test_one_file_is_split_and_nothing_is_in_both(tmp_path: Path) -> None:
     assert (both.size, both.eval_size) == (50, 50)
 
 
+def test_what_is_held_out_is_said_once_with_its_number(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A tenth of 15, rounded up."""
+    path, one = write(tmp_path / "x.jsonl", plain(15)), write(tmp_path / "one.jsonl", plain(1))
+    tasks.build("jsonl", {"path": path})
+    said = (
+        f"{path}: has no split 'test': 2 of its 15 problems are evaluated on and not trained on (task.held_out = 0.1)"
+    )
+    assert [r.message for r in caplog.records] == [said]
+    tasks.build("jsonl", {"path": one})
+    assert caplog.records[1].message.endswith("one problem, which is both trained on and evaluated on")
+    tasks.build("jsonl", {"path": path, "held_out": 0.0})
+    tasks.build("jsonl", {"path": path, "eval_path": path})
+    assert len(caplog.records) == 2
+
+
 def test_an_evaluation_file_of_its_own(tmp_path: Path) -> None:
     path, other = write(tmp_path / "a.jsonl", plain(4)), write(tmp_path / "b.jsonl", plain(3, start=10))
     task = tasks.build("jsonl", {"path": path, "eval_path": other})

@@ -72,6 +72,81 @@ def test_evaluation_takes_turns() -> None:
     assert Counter(task.eval_problem(i).task for i in range(10)) == {"words": 5, "arithmetic": 5}
 
 
+def data(path: Path, problems: int, **columns: str) -> str:
+    """A file of problems with the ids 0, 1, ..."""
+    rows = [{"id": str(i), **{name: text.format(i) for name, text in columns.items()}} for i in range(problems)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def test_train_on_one_kind_of_data_and_evaluate_on_two_others(tmp_path: Path) -> None:
+    """20 problems with solutions are trained on, all of them; 3 and 2 with plain answers are evaluated on."""
+    trained = data(tmp_path / "a.jsonl", 20, question="{}?", answer="so #### {}")
+    aime, amc = (data(tmp_path / f"{name}.jsonl", n, problem="{}?", answer="{}") for name, n in (("b", 3), ("c", 2)))
+    task = tasks.build(
+        "mixture",
+        {
+            "tasks": [
+                {"name": "aime", "label": "aime24", "path": aime, "weight": 0},
+                {"name": "gsm8k", "path": trained, "evaluate": False},
+                {"name": "amc", "label": "amc23", "eval_path": amc, "weight": 0.0},
+            ]
+        },
+    )
+    problems = [task.problem(i) for i in range(40)]
+    assert {p.task for p in problems} == {"gsm8k"}
+    assert {p.id for p in problems[:20]} == {p.id for p in problems[20:]} == {str(i) for i in range(20)}
+    evaluated = [task.eval_problem(i) for i in range(task.eval_size or 0)]
+    assert [(p.task, p.id) for p in evaluated] == [
+        ("aime24", "0"),
+        ("amc23", "0"),
+        ("aime24", "1"),
+        ("amc23", "1"),
+        ("aime24", "2"),
+    ]
+    grades = task.grade([Answer(p, f"\\boxed{{{p.id}}}") for p in (*problems[:3], *evaluated)])
+    assert {g.reason for g in grades} == {"correct"}
+    task.close()
+
+
+def test_an_evaluation_file_of_another_kind_leads_to_a_mixture(tmp_path: Path) -> None:
+    solved = data(tmp_path / "a.jsonl", 3, question="{}?", answer="#### {}")
+    other = data(tmp_path / "b.jsonl", 3, problem="{}?", answer="{}")
+    with pytest.raises(
+        InputError, match=r"b\.jsonl, line 1: no question column.* a mixture, this one with weight = 0$"
+    ):
+        tasks.build("gsm8k", {"path": solved, "eval_path": other})
+    with pytest.raises(InputError, match=r"set task\.question_column$"):
+        tasks.build("gsm8k", {"path": other})
+
+
+def test_the_order_is_the_runs_unless_the_mixture_has_its_own(tmp_path: Path) -> None:
+    parts = [{"name": "jsonl", "path": data(tmp_path / "a.jsonl", 50, problem="{}?", answer="1")}, {"name": "words"}]
+
+    def order(run_seed: int, **options: object) -> list[tuple[str, str]]:
+        task = tasks.build("mixture", {"tasks": parts, **options}, run_seed)
+        return [(p.task, p.id) for p in map(task.problem, range(60))]
+
+    assert order(1) == order(1) == order(2, seed=1)
+    assert order(0) == order(1, seed=0)
+    assert [task for task, _ in order(1)] != [task for task, _ in order(2)]
+    assert [i for task, i in order(1) if task == "jsonl"] != [i for task, i in order(2) if task == "jsonl"]
+
+
+@pytest.mark.parametrize("name", ["words", "arithmetic", "math"])
+def test_a_generator_trains_on_the_runs_problems_and_evaluates_on_the_same_ones(name: str) -> None:
+    def drawn(run_seed: int, **options: object) -> tuple[list[object], list[object]]:
+        task = tasks.build(name, options, run_seed)
+        return [task.problem(i).prompt for i in range(20)], [task.eval_problem(i).prompt for i in range(20)]
+
+    assert drawn(1)[0] != drawn(2)[0]
+    assert drawn(1)[1] == drawn(2)[1] == drawn(0)[1]
+    if name != "math":
+        assert drawn(1)[0] == drawn(2, seed=1)[0]
+        assert drawn(0) == drawn(3, seed=0)
+        assert drawn(3, seed=1)[1] != drawn(3)[1]
+
+
 def test_quotas_sum_to_a_block_and_starve_nobody() -> None:
     for weights in ([1, 1, 1], [1, 1e-9], [0.3, 0.3, 0.4], [5] * 7):
         quotas = _quotas(weights)
@@ -85,10 +160,13 @@ def test_quotas_sum_to_a_block_and_starve_nobody() -> None:
         ([], ConfigError, "task.tasks is empty"),
         (["words"], ConfigError, r"task\.tasks\[0\] = 'words': must be a table with a name"),
         ([{"name": "words"}, {"name": "words"}], ConfigError, "give each its own label"),
-        ([{"name": "words", "weight": 0}], ConfigError, "must be finite and > 0"),
-        ([{"name": "words", "weight": float("inf")}], ConfigError, "must be finite and > 0"),
-        ([{"name": "words", "weight": float("nan")}], ConfigError, "must be finite and > 0"),
+        ([{"name": "words", "weight": 0}], ConfigError, "must be finite and >= 0, and one of them > 0"),
+        ([{"name": "words", "weight": float("inf")}], ConfigError, "must be finite and >= 0, and one of them > 0"),
+        ([{"name": "words", "weight": float("nan")}], ConfigError, "must be finite and >= 0, and one of them > 0"),
+        ([{"name": "words", "weight": -1}], ConfigError, "must be finite and >= 0, and one of them > 0"),
         ([{"name": "words", "weight": "x"}], ConfigError, r"weight = 'x'"),
+        ([{"name": "words", "evaluate": 0}], ConfigError, "evaluate = 0: must be true | false"),
+        ([{"name": "words", "weight": 0, "evaluate": False}], ConfigError, "leave it out, or one of the two"),
         ([{"name": "mixture", "tasks": [{"name": "words"}]}], ConfigError, r"task\.tasks\[0\] is a mixture"),
         (
             [{"name": "words"}, {"name": "words", "label": "eval"}],
@@ -116,5 +194,5 @@ def test_a_negative_seed() -> None:
 def test_a_part_without_training_problems(tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     path.write_text(json.dumps({"problem": "?", "answer": "1"}) + "\n")
-    with pytest.raises(InputError, match="nothing to train on"):
+    with pytest.raises(InputError, match="nothing to train on: set its path, or weight = 0"):
         tasks.build("mixture", {"tasks": [{"name": "jsonl", "eval_path": str(path)}]})
