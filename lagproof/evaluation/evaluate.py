@@ -40,8 +40,8 @@ def evaluate_task(
     generate: Generate,
     encode: Encode,
     task: Task,
+    problems: Sequence[Problem],
     *,
-    prompts: int | None,
     k: int,
     seed: int,
     on_progress: OnProgress | None = None,
@@ -51,16 +51,15 @@ def evaluate_task(
     Args:
         generate: the engine.
         encode: prompt to token ids.
-        task: its evaluation problems are asked.
-        prompts: problems at most; ``None`` for all the task has.
+        task: grades the answers.
+        problems: of the task, for example :func:`eval_problems`.
         k: samples a problem.
         seed: the stream of a problem is a function of ``(seed, index of the problem)`` alone.
         on_progress: told when it is done.
 
     Raises:
-        InputError: the task has no problems to evaluate on, or ``k`` < 1.
+        InputError: ``k`` < 1.
     """
-    problems = eval_problems(task, prompts)
     if k < 1:
         raise InputError(f"k = {k}: must be >= 1")
     batches = [responses for _, responses in ask(generate, encode, task, list(enumerate(problems)), k=k, seed=seed)]

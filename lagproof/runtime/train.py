@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from lagproof.config import Config, Named, ScheduleConfig
 from lagproof.data.samples import Sample
 from lagproof.diagnostics.alarm import Alarm, Monitor
 from lagproof.errors import CheckpointError, ConfigError, InputError, RunDirError, RunStoppedError
-from lagproof.evaluation.evaluate import Ask, evaluate_task
+from lagproof.evaluation.evaluate import Ask, eval_problems, evaluate_task
 from lagproof.learner.step import Learner, Recipe
 from lagproof.models.loading import Loaded, encode, load
 from lagproof.rollout.engine import Request, Sampling
@@ -324,6 +325,7 @@ def _evaluator(
     """Evaluation of the learner's own weights, always on the same problems with the same random streams."""
     sampling = Sampling(config.rollout.max_tokens, config.eval.temperature, record_logp=False)
     stop = config.rollout.stop
+    problems = cache(lambda: eval_problems(task, config.eval.prompts))  # drawing them can take longer than answering
 
     def evaluate(version: int) -> dict[str, float]:
         engine = HFEngine.view(loaded.model, loaded.tokenizer, loaded.stop_ids, version=version, on_tokens=on_tokens)
@@ -337,7 +339,7 @@ def _evaluator(
             generate,
             lambda prompt: encode(loaded, prompt),
             task,
-            prompts=config.eval.prompts,
+            problems(),
             k=config.eval.k,
             seed=config.seed,
         ).metrics()

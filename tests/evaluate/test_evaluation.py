@@ -16,7 +16,7 @@ import pytest
 from lagproof import tasks
 from lagproof.data.samples import Finish, Sample
 from lagproof.errors import InputError, InterruptedRunError, RunDirError, UnknownNameError
-from lagproof.evaluation.evaluate import Ask, collect, evaluate_task
+from lagproof.evaluation.evaluate import Ask, collect, eval_problems, evaluate_task
 from lagproof.evaluation.result import EvalResult, ProblemResult, Response, difference
 from lagproof.evaluation.run import Opened, Settings, TaskChoice, parse_tasks, run_eval
 from lagproof.tasks.arithmetic import ArithmeticTask
@@ -66,8 +66,9 @@ def problems(*names: str) -> list[Problem]:
 def test_average_and_pass_follow_from_the_rewards() -> None:
     model, task = Model(0.6), ArithmeticTask()
     seen: list[tuple[int, int]] = []
+    asked = eval_problems(task, 50)
     result = evaluate_task(
-        model, encode, task, prompts=50, k=4, seed=3, on_progress=lambda done, all_: seen.append((done, all_))
+        model, encode, task, asked, k=4, seed=3, on_progress=lambda done, all_: seen.append((done, all_))
     )
     rewards = np.array([[r.reward for r in p.responses] for p in result.problems])
     assert rewards.shape == (50, 4)
@@ -88,7 +89,8 @@ def test_average_and_pass_follow_from_the_rewards() -> None:
 
 def test_what_is_drawn_depends_on_seed_and_problem_alone() -> None:
     def texts(seed: int, prompts: int) -> list[str]:
-        result = evaluate_task(Model(0.5), encode, ArithmeticTask(), prompts=prompts, k=2, seed=seed)
+        task = ArithmeticTask()
+        result = evaluate_task(Model(0.5), encode, task, eval_problems(task, prompts), k=2, seed=seed)
         return [r.text for p in result.problems for r in p.responses]
 
     assert texts(0, 30)[:20] == texts(0, 10)
@@ -284,6 +286,6 @@ def test_tasks_without_an_end_need_a_number() -> None:
             return None
 
     with pytest.raises(InputError, match="say how many"):
-        evaluate_task(Model(1), encode, Endless(), prompts=None, k=1, seed=0)
+        eval_problems(Endless(), None)
     with pytest.raises(InputError, match="k = 0"):
-        evaluate_task(Model(1), encode, ArithmeticTask(), prompts=1, k=0, seed=0)
+        evaluate_task(Model(1), encode, ArithmeticTask(), eval_problems(ArithmeticTask(), 1), k=0, seed=0)
