@@ -68,6 +68,8 @@ def test_every_key_is_in_the_help_and_fits_eighty_columns(tmp_path):
         (["train", "--resume", "nowhere", "--set", "steps=3"], 2, "leave CONFIG and --set out"),
         (["train", "--bogus"], 2, "No such option"),
         (["bogus"], 2, "No such command"),
+        (["eval", "tiny-dense", "--task", "arithmetic", "--stop", "\\n"], 2, r"--stop \\n: must be a list of strings"),
+        (["eval", "tiny-dense", "--task", "arithmetic", "--stop", "[1]"], 2, r"--stop \[1\]: must be a list"),
         (["objectives", "grop"], 2, "did you mean 'grpo'"),
     ],
 )

@@ -223,6 +223,28 @@ def test_more_problems_are_added_and_other_settings_are_refused(tmp_path: Path) 
         run_eval(["weak"], CHOICES[:1], replace(SETTINGS, k=2, temperature=0.0), tmp_path, models)
 
 
+def test_samples_that_ended_at_other_strings_are_not_gone_on_with(tmp_path: Path) -> None:
+    run_eval(["weak"], CHOICES[:1], replace(SETTINGS, stop=(";",)), tmp_path, Models())
+    for stop in (None, (), (",",)):
+        with pytest.raises(RunDirError, match="other values of stop"):
+            run_eval(["weak"], CHOICES[:1], replace(SETTINGS, stop=stop), tmp_path, Models())
+    with pytest.raises(InputError, match=r"stop = .*not empty"):
+        Settings(stop=(";", ""))
+
+
+def test_each_problem_says_what_ends_its_answer() -> None:
+    plain = {"name": "words", "prompt": "plain"}
+    task = tasks.build("mixture", {"tasks": [plain, {"name": "words", "label": "chat"}, {"name": "arithmetic"}]})
+    asked: list[Ask] = []
+
+    def generate(asks: Sequence[Ask]) -> list[list[Sample]]:
+        asked.extend(asks)
+        return [[Sample(a.prompt_ids, [1], [0], Finish.STOP, text="1")] for a in asks]
+
+    evaluate_task(generate, lambda prompt: [1], task, prompts=6, k=1, seed=0)
+    assert [a.stop for a in asked] == [("\nQuestion:",), (), ()] * 2
+
+
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(InterruptedRunError):
         run_eval(["weak"], CHOICES, SETTINGS, tmp_path, Models(), interrupted=lambda: True)

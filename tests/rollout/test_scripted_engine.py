@@ -27,6 +27,11 @@ def test_the_limit_cuts_and_greedy_has_no_log_probability() -> None:
     assert group[0].finish is Finish.LENGTH and group[0].sampler_logp is None
 
 
+def test_a_stop_string_ends_the_script() -> None:
+    (group,) = ScriptedEngine(script).generate([Request([7, 8, 9], 1, 0, stop=("8", "9"))], Sampling(12))
+    assert (group[0].response_ids, group[0].text, group[0].finish) == ([7, 8], "7 ", Finish.STOP)
+
+
 def test_it_fails_at_the_request_it_was_told_to() -> None:
     engine = ScriptedEngine(script, fail_at=2, error=OSError("gone"))
     requests = [Request([i], 1, seed=i) for i in range(3)]

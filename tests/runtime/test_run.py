@@ -162,6 +162,15 @@ class TestOneRun:
         ]
         assert sum(d) / len(d) == pytest.approx(next(r["d_bar"] for r in rows(reference) if r["step"] == 5), rel=1e-5)
 
+    def test_responses_end_at_the_strings_of_the_configuration(self, tmp_path):
+        train(config(tmp_path / "r", "steps=2", 'rollout.stop=[",", "-1"]'))
+        found = rollouts(tmp_path / "r")
+        assert {row["finish"] for row in found} == {"stop"}
+        assert not any("," in row["text"] or "-1" in row["text"] for row in found)
+        assert any(len(row["response_ids"]) == 2 and row["text"].isdigit() for row in found)  # "7,": the comma is kept
+        assert all(row["eval/response_tokens"] < 4 for row in rows(tmp_path / "r") if "eval/accuracy" in row)
+        assert Config.load(tmp_path / "r" / "config.toml").rollout.stop == (",", "-1")
+
     def test_no_log_probabilities_where_none_are_wanted(self, tmp_path):
         train(config(tmp_path / "r", "objective.name=asympo", "rollout.record_logp=false", "steps=2", "eval.every=0"))
         assert all("d_bar" not in row for row in rows(tmp_path / "r"))
@@ -403,6 +412,9 @@ class TestTrouble:
             ("learner.lr=fast", ConfigError, "expected float"),
             ("epochs=2", ConfigError, "the task 'arithmetic' is a stream without an end"),
             ("schedule=8", ConfigError, "is a section"),
+            ('rollout.stop="x"', ConfigError, r"rollout\.stop = 'x': expected a list, got str"),
+            ("rollout.stop=[1]", ConfigError, r"rollout\.stop = 1: expected str, got int"),
+            ('rollout.stop=[""]', ConfigError, r"rollout\.stop .*not empty; for none use \[\]"),
             ("learner.reduction=mean", ConfigError, "token_mean"),
         ],
     )
