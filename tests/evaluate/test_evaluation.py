@@ -241,7 +241,7 @@ def test_each_problem_says_what_ends_its_answer() -> None:
         asked.extend(asks)
         return [[Sample(a.prompt_ids, [1], [0], Finish.STOP, text="1")] for a in asks]
 
-    evaluate_task(generate, lambda prompt: [1], task, prompts=6, k=1, seed=0)
+    evaluate_task(generate, lambda prompt: [1], task, eval_problems(task, 6), k=1, seed=0)
     assert [a.stop for a in asked] == [("\nQuestion:",), (), ()] * 2
 
 
