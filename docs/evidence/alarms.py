@@ -1,9 +1,11 @@
 """How early the alarms ring before a collapse, and whether they keep quiet otherwise: writes ``alarms.md`` beside it.
 
-    OMP_NUM_THREADS=1 python docs/evidence/alarms.py [--runs runs/alarms]
+    lagproof compare asympo
+    lagproof compare docs/evidence/alarms.toml
+    python docs/evidence/alarms.py
 
-Trains what is not there yet, one run after another (60 runs of about 20 s on a quiet core), then reads every run's
-``metrics.jsonl`` with the default thresholds; the alarms of a run depend on nothing else.
+Reads the ``metrics.jsonl`` of every run of the two comparisons with the default thresholds; the alarms of a run depend
+on nothing else.
 """
 
 from __future__ import annotations
@@ -14,16 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from lagproof.config import AlarmConfig, Config
+from lagproof.config import AlarmConfig
 from lagproof.diagnostics.alarm import Alarm, Severity, alarms
-from lagproof.diagnostics.rows import read_rows
-from lagproof.runtime.train import train
+from lagproof.experiments.comparison import read_comparison
 
 CALIBRATION, JUDGED = (0, 1), (2, 3, 4)
 COLLAPSING = [(name, lag) for name in ("naive", "gpg") for lag in (8, 16)]
-HOLDING = [(name, lag) for name in ("grpo", "spo", "asympo", "sat-grpo") for lag in (1, 8)]
+HOLDING = [(name, lag) for name in ("grpo", "spo-0.2", "asympo", "sat-grpo") for lag in (1, 4, 8)]
 
 
 @dataclass(frozen=True)
@@ -46,16 +45,18 @@ class Run:
         return next((a for a in self.alarms if severity in (None, a.severity)), None)
 
 
-def load(folder: Path, name: str, lag: int, seed: int) -> Run:
-    path = folder / f"{name}-{lag}-{seed}"
-    keys = {"run_dir": str(path), "objective.name": name}
-    overrides = [f'{key}="{text}"' for key, text in keys.items()]
-    overrides += [f"seed={seed}", f"schedule.broadcast_every={lag}", "save.rollouts=false", "save.keep=1"]
-    if not (path / "result.json").exists():
-        train(Config.load(None, overrides), resume=path.exists())
-    rows, _ = read_rows(path / "metrics.jsonl")
-    halved, worst = collapse(rows)
-    return Run(name, lag, seed, alarms(rows, AlarmConfig()), halved, worst)
+def load(folders: Sequence[Path]) -> list[Run]:
+    """The finished runs of some comparisons that this page speaks of, in its order."""
+    found = {(r.label, r.lag, r.seed): r for folder in folders for r in read_comparison(folder).runs if r.finished}
+    runs: list[Run] = []
+    for name, lag in (*COLLAPSING, *HOLDING):
+        for seed in (*CALIBRATION, *JUDGED):
+            run = found.get((name, lag, seed))
+            if run is None:
+                raise SystemExit(f"{name} at lag {lag}, seed {seed}: not in {', '.join(map(str, folders))}")
+            halved, worst = collapse(run.rows)
+            runs.append(Run(name, lag, seed, alarms(run.rows, AlarmConfig()), halved, worst))
+    return runs
 
 
 def collapse(rows: Sequence[Mapping[str, Any]]) -> tuple[int | None, float]:
@@ -90,8 +91,9 @@ def page(runs: Sequence[Run]) -> str:
     out = [
         "# Alarms: how early, and how often for nothing",
         "",
-        "Made by `OMP_NUM_THREADS=1 python docs/evidence/alarms.py`: the embedded reference run (tiny-dense, 240",
-        "steps, lr 1e-4, `batches_ahead = broadcast_every = lag`). Thresholds (`[alarm]`, the defaults) were set on",
+        "Made by `python docs/evidence/alarms.py` from the runs of `lagproof compare asympo` and `lagproof compare",
+        "docs/evidence/alarms.toml`: the embedded reference run (tiny-dense, 240 steps, lr 1e-4, `batches_ahead =",
+        "broadcast_every = lag`). Thresholds (`[alarm]`, the defaults) were set on",
         f"seeds {' and '.join(map(str, CALIBRATION))} and are judged on seeds {', '.join(map(str, JUDGED))}.",
         "*Halved* is the first evaluation (every 10 steps, 256 problems) whose accuracy is below half of the best",
         "before it; *lead* is the number of steps from an alarm to it.",
@@ -173,15 +175,9 @@ def tally(label: str, runs: Sequence[Run], seeds: Sequence[int]) -> list[object]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=Path, default=Path("runs/alarms"), help="where the runs are, or go")
-    folder = parser.parse_args().runs
-    torch.set_num_threads(1)
-    cells = [(name, lag, seed) for name, lag in (*COLLAPSING, *HOLDING) for seed in (*CALIBRATION, *JUDGED)]
-    runs = []
-    for name, lag, seed in cells:
-        runs.append(load(folder, name, lag, seed))
-        print(f"{name} lag {lag} seed {seed}: halved at {runs[-1].halved}, {len(runs[-1].alarms)} alarms", flush=True)
-    Path(__file__).with_suffix(".md").write_text(page(runs), encoding="utf-8")
+    runs = [Path("runs/asympo"), Path("runs/alarms")]
+    parser.add_argument("runs", type=Path, nargs="*", default=runs, help="directories of the two comparisons")
+    Path(__file__).with_suffix(".md").write_text(page(load(parser.parse_args().runs)), encoding="utf-8")
 
 
 if __name__ == "__main__":
