@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import torch
 from torch import Tensor
@@ -75,7 +74,7 @@ def batches(run: Path) -> Iterator[Batch]:
     table = pa.concat_tables([pq.read_table(file) for file in sorted((run / "rollouts").glob("*.parquet"))])
     table = table.filter(pa.array([bool(v) and set(v) == {version} for v in table["version"].to_pylist()]))
     for step in sorted(set(table["step"].to_pylist())):
-        part = table.filter(pc.equal(table["step"], step))
+        part = table.filter(pa.array([row == step for row in table["step"].to_pylist()]))
         groups = read_groups(part)
         rows = sorted(part.to_pylist(), key=lambda row: (row["prompt"], row["sample"]))
         samples = [sample for group in sorted(groups, key=lambda g: g.prompt) for sample in group.samples]
@@ -169,8 +168,8 @@ def main() -> None:
         "Made by `python docs/evidence/sat_tokens.py` from the runs of `lagproof compare sat` at lag 8: the batches",
         "that were sampled with the oldest checkpoint kept of each seed. `d = log pi - log mu` is split into the",
         "policy's updates since the tokens were sampled and the engine (int6 weights, its own expert choices); *of it",
-        "the engine's* is the share of mean abs d. A response's `d` is the mean of its tokens'. Gradient mass: share of",
-        "that of the base objective.",
+        "the engine's* is the share of mean abs d. A response's `d` is the mean of its tokens'. Gradient mass: share",
+        "of that of the base objective.",
         "",
     ]
     for name, adaptive, radius in PAIRS:
