@@ -200,8 +200,12 @@ class _Job:
 
 
 def _job(model: str, choice: TaskChoice, task: Task, settings: Settings, out: Path) -> _Job:
-    store = Store(out / _slug(model) / _slug(choice.label), _identity(model, choice, settings))
-    return _Job(model, choice.label, task, store, eval_problems(task, settings.prompts), store.read())
+    problems = eval_problems(task, settings.prompts)
+    folder = out / _slug(model) / _slug(choice.label)
+    store = Store(
+        folder, _identity(model, choice, settings), problems, lambda asked: eval_problems(task, task.eval_size or asked)
+    )
+    return _Job(model, choice.label, task, store, problems, store.read())
 
 
 def _ask_the_rest(

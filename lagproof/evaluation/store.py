@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,9 @@ import pyarrow.parquet as pq
 
 from lagproof.data.samples import Finish
 from lagproof.errors import RunDirError
+from lagproof.evaluation.fingerprint import Fingerprints, changes, fingerprints
 from lagproof.evaluation.result import Response
+from lagproof.tasks.task import Problem
 
 SCHEMA = pa.schema(
     [
@@ -40,27 +42,32 @@ class Store:
 
     Args:
         folder: made if it is not there.
-        settings: what the samples depend on.
+        settings: what the samples depend on, but for the problems.
+        problems: those that are asked now.
+        all_problems: those of the task, at least as many as were asked; called only where fewer are asked now.
 
     Raises:
-        RunDirError: the folder holds an evaluation with other settings, or cannot be written.
+        RunDirError: the folder holds an evaluation with other settings or of other problems, or cannot be written.
     """
 
-    def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        settings: Mapping[str, Any],
+        problems: Sequence[Problem],
+        all_problems: Callable[[int], Sequence[Problem]],
+    ) -> None:
         self._folder = folder
         file = folder / "settings.json"
-        text = json.dumps(settings, indent=1, sort_keys=True) + "\n"
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            before = json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
-            if before is not None and before != json.loads(text):
-                names = sorted(key for key in {*before, *settings} if before.get(key) != settings.get(key))
-                raise RunDirError(
-                    f"{folder}: holds an evaluation with other values of {', '.join(names)}; "
-                    "give the same ones to go on, or another --out"
-                )
-            if before is None:
-                _write_text(file, text)
+            before = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {**settings, "problems": {}}
+            _check_settings(folder, before, json.loads(json.dumps(settings)))
+            asked, now = before["problems"], fingerprints(problems)
+            fewer = asked.keys() - now.keys()
+            _check_problems(folder, asked, fingerprints(all_problems(len(asked))) if fewer else now)
+            if not file.exists() or now.keys() - asked.keys():
+                _write_text(file, json.dumps({**settings, "problems": {**asked, **now}}, indent=1) + "\n")
         except (OSError, json.JSONDecodeError) as error:
             raise RunDirError(f"{folder}: cannot be used: {error}") from error
 
@@ -104,6 +111,25 @@ class Store:
             os.replace(temporary, file)
         except OSError as error:
             raise RunDirError(f"{file}: cannot be written: {error}") from error
+
+
+def _check_settings(folder: Path, before: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+    names = {"problems"} - before.keys()
+    names |= {key for key in {*before, *settings} - {"problems"} if before.get(key) != settings.get(key)}
+    if names:
+        raise RunDirError(
+            f"{folder}: holds an evaluation with other values of {', '.join(sorted(names))}; "
+            "give the same ones to go on, or another --out"
+        )
+
+
+def _check_problems(folder: Path, asked: Fingerprints, now: Fingerprints) -> None:
+    if found := changes(asked, now):
+        others = f", and {len(found) - 3} more problems differ" if len(found) > 3 else ""
+        raise RunDirError(
+            f"{folder}: the data has changed since its problems were asked: {', '.join(found[:3])}{others}; "
+            "give the same data to go on, or another --out"
+        )
 
 
 def write_json(file: Path, value: Mapping[str, Any]) -> None:
