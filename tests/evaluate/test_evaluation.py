@@ -245,6 +245,42 @@ def test_each_problem_says_what_ends_its_answer() -> None:
     assert [a.stop for a in asked] == [("\nQuestion:",), (), ()] * 2
 
 
+@contextmanager
+def fives(name: str) -> Iterator[Opened]:
+    """A model that always says 5."""
+    yield Opened(lambda asks, _: [[Sample([1], [1], [0], Finish.STOP, text="5")] for _ in asks], lambda p: [1])
+
+
+def test_samples_of_one_data_set_are_not_taken_for_those_of_another(tmp_path: Path) -> None:
+    data = tmp_path / "x.jsonl"
+    choice = TaskChoice("t", "jsonl", {"eval_path": str(data), "label": "t", "prompt": "plain"})
+
+    def evaluate(*rows: tuple[str, str], prompts: int | None = None) -> int:
+        lines = [json.dumps({"id": f"p{i}", "problem": q, "answer": a}) for i, (q, a) in enumerate(rows)]
+        data.write_text("\n".join(lines))
+        found = run_eval(["m"], [choice], Settings(prompts=prompts), tmp_path / "out", fives)
+        return len(found.results["t"]["m"].problems)
+
+    first = [("a", "5"), ("b", "6"), ("c", "7")]
+    assert evaluate(*first, ("d", "8"), prompts=3) == 3
+    file = tmp_path / "out" / "m" / "t" / "settings.json"
+    kept = file.read_text()
+    for rows, message in (
+        ([*first[:2], ("c", "70")], "t/p2 has another right answer;"),
+        ([("x", "5"), *first[1:]], "t/p0 has another prompt;"),
+        ([("x", "0")], "t/p0 has another prompt and another right answer, t/p1 is gone, t/p2 is gone;"),
+    ):
+        with pytest.raises(RunDirError, match=f"the data has changed since its problems were asked: {message}"):
+            evaluate(*rows)
+    assert file.read_text() == kept
+    more = [*first, ("d", "8"), ("e", "9")]
+    assert [evaluate(*more, prompts=n) for n in (2, 5, 1)] == [2, 5, 1]
+    with pytest.raises(
+        RunDirError, match=r"t/p0 .*, t/p1 .*, t/p2 [^,]*, and 2 more problems differ; give the same data"
+    ):
+        evaluate(*[("x", "0")] * 5)
+
+
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(InterruptedRunError):
         run_eval(["weak"], CHOICES, SETTINGS, tmp_path, Models(), interrupted=lambda: True)
