@@ -65,7 +65,8 @@ def _keys_text() -> str:
         + fill(text, 78, initial_indent=" " * 6, subsequent_indent=" " * 6)
         for key, default, text in keys()
     ]
-    return "\n\n\b\nKeys with their defaults, for CONFIG.toml and --set:\n" + "\n".join(lines)
+    more = "Options of a task: lagproof tasks NAME\nOptions of an objective: lagproof objectives NAME"
+    return f"\n\n\b\n{more}\n\n\b\nKeys with their defaults, for CONFIG.toml and --set:\n" + "\n".join(lines)
 
 
 @app.callback(invoke_without_command=True)
@@ -262,20 +263,16 @@ def _integers(option: str, text: str) -> list[int]:
 def objectives(
     name: Annotated[str | None, typer.Argument(help="an objective", show_default=False)] = None,
 ) -> None:
-    from rich import box
-    from rich.table import Table
+    from lagproof.cli.listing import show_objective, show_objectives
 
-    from lagproof import rules
+    show_objectives(Console()) if name is None else show_objective(name)
 
-    if name is not None:
-        rules.defaults(name)
-        print(next(entry.doc for entry in rules.objectives() if entry.name == name))
-        return
-    table = Table("name", "options", "needs", "what it protects against", box=box.SIMPLE)
-    for e in rules.objectives():
-        options = " ".join(f"{k}={'-' if v is None else v}" for k, v in e.options.items())
-        table.add_row(e.name, options, "sampler" if e.needs_sampler_logp else "policy", e.summary)
-    Console().print(table)
+
+@app.command(help="The table of tasks; with NAME the options of one, which are the other keys of [task].")
+def tasks(name: Annotated[str | None, typer.Argument(help="a task", show_default=False)] = None) -> None:
+    from lagproof.cli.listing import show_options, show_tasks
+
+    show_tasks(Console()) if name is None else show_options(name, Console())
 
 
 @app.command(help="Build the tiny supervised checkpoints that the embedded default starts from.")

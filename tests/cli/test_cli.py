@@ -71,6 +71,7 @@ def test_every_key_is_in_the_help_and_fits_eighty_columns(tmp_path):
         (["eval", "tiny-dense", "--task", "arithmetic", "--stop", "\\n"], 2, r"--stop \\n: must be a list of strings"),
         (["eval", "tiny-dense", "--task", "arithmetic", "--stop", "[1]"], 2, r"--stop \[1\]: must be a list"),
         (["objectives", "grop"], 2, "did you mean 'grpo'"),
+        (["tasks", "gsm8"], 2, "did you mean 'gsm8k'"),
     ],
 )
 def test_wrong_use_is_one_clear_message_and_exit_code_2(args, code, message, tmp_path):
@@ -122,6 +123,18 @@ def test_objectives_lists_all_and_explains_one(tmp_path):
     assert max(map(len, table.stdout.splitlines())) <= 80
     page = lagproof("objectives", "sat-grpo", cwd=tmp_path)
     assert "Formula:" in page.stdout and "alpha" in page.stdout
+
+
+def test_tasks_lists_all_and_the_options_of_one(tmp_path):
+    from lagproof import tasks
+
+    table, page = (lagproof("tasks", *names, cwd=tmp_path).stdout for names in ([], ["dapo-math-17k"]))
+    listed, options = (re.findall(r"^  (\S+) +(\S+|$)", text, re.MULTILINE)[1:] for text in (table, page))
+    assert [name for name, _ in listed] == list(tasks.TASKS)
+    assert [name for name, _ in options] == [name for name, _, _ in tasks.options("dapo-math-17k")]
+    assert ("answer_form", '"marked"') in options
+    assert max(map(len, (table + page).splitlines())) <= 80
+    assert "lagproof tasks NAME" in lagproof("train", "--help", cwd=tmp_path).stdout
 
 
 def test_examples_are_configurations(tmp_path):
