@@ -54,7 +54,7 @@ class GymTask:
         self._params = json.dumps(
             {**options.params, "seed": options.seed, "size": options.size + _EVAL_SIZE}, sort_keys=True
         )
-        self._pool = Pool(options.limits(), module="lagproof.tasks.gym_worker")
+        self._pool = Pool(options.limits(), "lagproof.tasks.gym_worker", (self._generator, self._params))
         self.counts: Counter[str] = Counter()
         self._failures = Notices(
             log, "the scorer of %s failed on an answer, which gets no reward: %s", f"failures of {self.name}'s scorer"
@@ -82,9 +82,7 @@ class GymTask:
     def grade(self, answers: Sequence[Answer]) -> list[Grade]:
         said = [extract(self._prompting.cut(answer.text), self._prompting.form) for answer in answers]
         asked = [i for i, text in enumerate(said) if text is not None]
-        questions = [
-            (self._generator, self._params, str(answers[i].problem.info["index"]), str(said[i])) for i in asked
-        ]
+        questions = [(str(answers[i].problem.info["index"]), str(said[i])) for i in asked]
         replies = dict(zip(asked, self._pool.ask(questions), strict=True))
         grades = [_grade(replies[i].word if i in replies else "unparsed") for i in range(len(answers))]
         self.counts.update(grade.reason for grade in grades)

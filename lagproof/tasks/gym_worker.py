@@ -29,15 +29,20 @@ class RefusedError(Exception):
 
 
 def main() -> None:
+    generator, params = sys.argv[3:5]
+
     def prepare() -> None:
+        """Importing the package alone takes longer than an answer may."""
         import sympy.physics.units  # noqa: F401 - reads its constants with eval when it is imported
 
-    serve(prepare, answer)
+        item(generator, params, 0)
+
+    serve(prepare, lambda index, text: answer(generator, params, int(index), text))
 
 
-def answer(generator: str, params: str, index: str, text: str) -> str:
+def answer(generator: str, params: str, index: int, text: str) -> str:
     """The scorer's word on an answer; the problem is made first, since its generator may run code of its own."""
-    data, entry = dataset(generator, params), item(generator, params, int(index))
+    data, entry = dataset(generator, params), item(generator, params, index)
     with no_code():
         return score(data, entry, text)
 

@@ -15,8 +15,15 @@ from lagproof.tasks import gym
 from lagproof.tasks.task import Answer
 
 STAND_IN = """
+import signal
 from dataclasses import dataclass
 from . import factory
+
+def check():
+    if signal.getitimer(signal.ITIMER_REAL)[0]:
+        raise RuntimeError("this is paid for by an answer")
+
+check()
 
 @dataclass
 class Config:
@@ -26,6 +33,7 @@ class Config:
 
 class Doubles:
     def __init__(self, config):
+        check()
         assert config.step > 0, "step must be positive"
         self.config = config
     def __getitem__(self, index):

@@ -125,10 +125,16 @@ class Pool:
     Args:
         limits: of one answer.
         module: run by the processes; see ``answers/worker.py`` for what it has to do.
+        arguments: of the module, behind the limits.
     """
 
-    def __init__(self, limits: Limits | None = None, module: str = "lagproof.tasks.answers.worker") -> None:
-        self.limits, self._module = limits or Limits(), module
+    def __init__(
+        self,
+        limits: Limits | None = None,
+        module: str = "lagproof.tasks.answers.worker",
+        arguments: Sequence[str] = (),
+    ) -> None:
+        self.limits, self._command = limits or Limits(), (module, *arguments)
         self._workers: list[_Worker] = []
         self._lock = threading.Lock()
         self._closed = False
@@ -143,7 +149,7 @@ class Pool:
         with self._lock:
             if self._closed:
                 raise RuntimeError("the pool is closed")
-            return _Round(self._workers, self.limits, self._module, questions).run() if questions else []
+            return _Round(self._workers, self.limits, self._command, questions).run() if questions else []
 
     def close(self) -> None:
         """End every process. May be called twice."""
@@ -161,8 +167,10 @@ class Pool:
 class _Round:
     """One call of :meth:`Pool.ask`: hands questions to idle processes and waits for whichever comes first."""
 
-    def __init__(self, workers: list[_Worker], limits: Limits, module: str, questions: Sequence[Question]) -> None:
-        self.workers, self.limits, self.module, self.questions = workers, limits, module, questions
+    def __init__(
+        self, workers: list[_Worker], limits: Limits, command: Sequence[str], questions: Sequence[Question]
+    ) -> None:
+        self.workers, self.limits, self.command, self.questions = workers, limits, command, questions
         self.waiting = deque(range(len(questions)))
         self.replies: dict[int, Reply] = {}
         self.failed_starts = 0
@@ -190,7 +198,7 @@ class _Round:
                 self._drop(worker)
         room = self.limits.workers - len(self.workers)
         for _ in range(min(room, len(self.waiting) - starting)):
-            self.workers.append(_start(self.limits, self.module))
+            self.workers.append(_start(self.limits, *self.command))
 
     def _wait(self) -> None:
         busy = [worker for worker in self.workers if worker.job is not None or not worker.ready]
@@ -232,7 +240,7 @@ class _Round:
         return worker.end()
 
 
-def _start(limits: Limits, module: str) -> _Worker:
+def _start(limits: Limits, module: str, *arguments: str) -> _Worker:
     path = os.pathsep.join(entry for entry in sys.path if entry)
     environment = {
         **os.environ,
@@ -243,7 +251,7 @@ def _start(limits: Limits, module: str) -> _Worker:
     }
     errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
     process = subprocess.Popen(
-        [sys.executable, "-P", "-m", module, str(limits.time_s), str(limits.memory_mib)],
+        [sys.executable, "-P", "-m", module, str(limits.time_s), str(limits.memory_mib), *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=errors,

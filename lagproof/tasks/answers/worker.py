@@ -1,6 +1,7 @@
 """The process that does algebra: one question a line in, one reply a line out (JSON), until its input ends.
 
-Run by ``pool`` as ``python -m lagproof.tasks.answers.worker LIMIT_S MEMORY_MIB``; it imports no torch.
+Run by ``pool`` as ``python -m lagproof.tasks.answers.worker LIMIT_S MEMORY_MIB``; it imports no torch. A module in its
+place may have further arguments.
 """
 
 from __future__ import annotations
