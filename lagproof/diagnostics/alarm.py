@@ -1,7 +1,8 @@
 """Rules over the history of a run's metrics: what left its band, when, and by how much, in a sentence with numbers.
 
 A run's rows go in one by one, alarms come out; nothing but the rows and the thresholds decides, so that reading a
-finished run's ``metrics.jsonl`` again rings the same alarms as the live run did.
+finished run's ``metrics.jsonl`` again rings the same alarms as the live run did. Windows are of optimiser steps: the
+row of a batch that made none (``outcome``) is part of none, and only the rule about such batches looks at it.
 """
 
 from __future__ import annotations
@@ -121,7 +122,10 @@ def heavy_tail(look: Look) -> Finding | None:
     return _above(
         tail,
         look.config.tail,
-        lambda x, t: f"the tail is heavy: one token in 1000 has |d| above {x:.3g} nats, {times} (threshold {t:g})",
+        lambda x, t: (
+            f"the tail is heavy: one token in 1000 has |d| above {x:.3g} nats, {times}, {_lately(look)} "
+            f"(threshold {t:g})"
+        ),
     )
 
 
@@ -130,7 +134,10 @@ def negative_side(look: Look) -> Finding | None:
     return _above(
         look.history.mean("loss_mass_ratio"),
         look.config.negative,
-        lambda x, t: f"the negative side dominates: its loss mass is {x:.3g} times the positive one (threshold {t:g})",
+        lambda x, t: (
+            f"the negative side dominates: its loss mass is {x:.3g} times the positive one {_lately(look)} "
+            f"(threshold {t:g})"
+        ),
     )
 
 
@@ -139,7 +146,7 @@ def entropy_collapse(look: Look) -> Finding | None:
     now, first = look.history.mean("entropy"), look.history.first("entropy")
     if now is None or first is None or first <= 0:
         return None
-    numbers = f"{now:.3g} nats a token, {first:.3g} at first"
+    numbers = f"{now:.3g} nats a token {_lately(look)}, {first:.3g} at first"
     return _below(
         now / first,
         look.config.entropy,
@@ -152,7 +159,7 @@ def length(look: Look) -> Finding | None:
     now, first = look.history.mean("response_tokens"), look.history.first("response_tokens")
     if now is None or first is None or first <= 0:
         return None
-    numbers = f"{now:.4g} tokens, {first:.4g} at first"
+    numbers = f"{now:.4g} tokens {_lately(look)}, {first:.4g} at first"
     return _above(
         now / first,
         look.config.length,
@@ -165,7 +172,7 @@ def truncated(look: Look) -> Finding | None:
     return _above(
         look.history.mean("truncated"),
         look.config.truncated,
-        lambda x, t: f"{x:.0%} of the responses are cut off at the length limit (threshold {t:.0%})",
+        lambda x, t: f"{x:.0%} of the responses are cut off at the length limit {_lately(look)} (threshold {t:.0%})",
     )
 
 
@@ -187,7 +194,9 @@ def saturated(look: Look) -> Finding | None:
     return _above(
         look.history.mean("clipped"),
         look.config.clipped,
-        lambda x, t: f"the trust region is saturated: it rejects {x:.0%} of the tokens (threshold {t:.0%})",
+        lambda x, t: (
+            f"the trust region is saturated: it rejects {x:.0%} of the tokens {_lately(look)} (threshold {t:.0%})"
+        ),
     )
 
 
@@ -196,7 +205,9 @@ def effective_size(look: Look) -> Finding | None:
     return _below(
         look.history.mean("ess"),
         look.config.ess,
-        lambda x, t: f"the effective sample size of the ratios is {x:.0%} of the tokens (threshold {t:.0%})",
+        lambda x, t: (
+            f"the effective sample size of the ratios is {x:.0%} of the tokens {_lately(look)} (threshold {t:.0%})"
+        ),
     )
 
 
@@ -217,7 +228,9 @@ def _waiting(look: Look, side: str, other: str) -> Finding | None:
     return _above(
         wait_s / step_s,
         look.config.waiting,
-        lambda x, t: f"the {side} side spends {x:.0%} of its time waiting for {other} (threshold {t:.0%})",
+        lambda x, t: (
+            f"the {side} side spends {x:.0%} of its time waiting for {other} {_lately(look)} (threshold {t:.0%})"
+        ),
     )
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import math
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lagproof.data.metrics import Mean, Metric
 from lagproof.data.tokens import TokenBatch
-from lagproof.tensors.segments import segment_count, segment_sum
+from lagproof.diagnostics.bins import run_sums, starts
 
 
 def balance(tokens: TokenBatch) -> dict[str, Metric]:
@@ -22,14 +23,12 @@ def balance(tokens: TokenBatch) -> dict[str, Metric]:
     A response counts by the sign of its summed advantage, ``A_g`` is its mean; one without signal (0) counts on
     neither side.
     """
-    logp, advantage, response = tokens.policy_logp.detach(), tokens.advantage.detach(), tokens.response
-    if not math.isfinite(float((logp + advantage).sum())):  # a number that is missing makes the sum missing
-        ok = tokens.scorable(sampler=False)
-        logp, advantage, response = logp[ok], advantage[ok], response[ok]
-    lengths = segment_count(response, tokens.num_responses).cpu().numpy()
-    total_logp, total_advantage = (
-        segment_sum(x.double(), response, tokens.num_responses).cpu().numpy() for x in (logp, advantage)
-    )
+    logp, advantage = (x.detach().cpu().numpy() for x in (tokens.policy_logp, tokens.advantage))
+    response = tokens.response.cpu().numpy()
+    lengths, total_logp, total_advantage = _by_response(response, tokens.num_responses, logp, advantage)
+    if not (np.isfinite(total_logp).all() and np.isfinite(total_advantage).all()):  # a number is missing
+        ok = tokens.scorable(sampler=False).cpu().numpy()
+        lengths, total_logp, total_advantage = _by_response(response[ok], tokens.num_responses, logp[ok], advantage[ok])
     divisor = np.maximum(lengths, 1)
     scale, mean = -total_logp / divisor, total_advantage / divisor
     mass = np.abs(mean) * scale
@@ -42,3 +41,10 @@ def balance(tokens: TokenBatch) -> dict[str, Metric]:
         out[f"loss_mass_{side}"] = Mean(totals[side], num_responses)
     out["loss_mass_ratio"] = Mean(totals["negative"], totals["positive"])
     return out
+
+
+def _by_response(response: NDArray[Any], num_responses: int, *x: NDArray[Any]) -> list[NDArray[np.float64]]:
+    """Tokens of each response, and the sums of each of ``x`` over them, in float64."""
+    first = starts(response)
+    of_run = [np.diff(first, append=len(response)).astype(np.float64), *(run_sums(values, first) for values in x)]
+    return [np.bincount(response[first], weights=w, minlength=num_responses).astype(np.float64) for w in of_run]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,12 +21,70 @@ _AGE_BINS = EXACT_AGES + 32
 NUM_CELLS = 3 * _AGE_BINS
 _SIGNS = {0: "negative", 2: "positive"}
 _EVERY = np.arange(NUM_CELLS)
+_FEW_RUNS = 1 / 16
+"""Runs a token below which whole runs are copied, and not tokens one by one."""
 
-Cells = NDArray[np.intp]
+Group = NDArray[np.intp]
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """The cell of each token, and sums over each cell.
+
+    Tokens of a response nearly always share a cell, and adding up neighbours is ten times quicker than adding them to
+    their cells one by one.
+
+    Attributes:
+        of_token: 3 a bin of ages, for A < 0, for A = 0 (or no number), and for A > 0, ``[N]``.
+    """
+
+    of_token: NDArray[np.uint8]
+
+    def __len__(self) -> int:
+        return len(self.of_token)
+
+    def __getitem__(self, chosen: Any) -> Cells:
+        return Cells(self.of_token[chosen])
+
+    @cached_property
+    def starts(self) -> NDArray[np.intp]:
+        """Where a run of equal cells begins."""
+        return starts(self.of_token)
+
+    @cached_property
+    def counts(self) -> NDArray[np.float64]:
+        """Tokens of each cell."""
+        return self._by_cell(np.diff(self.starts, append=len(self)).astype(np.float64))
+
+    def sums(self, x: NDArray[Any]) -> NDArray[np.float64]:
+        """The sum of ``x`` over each cell, in float64."""
+        return self._by_cell(run_sums(x, self.starts))
+
+    def split(self, x: NDArray[Any]) -> dict[int, NDArray[Any]]:
+        """The values of each cell that has any."""
+        occupied = np.flatnonzero(self.counts).tolist()
+        if len(occupied) <= 1:
+            return dict.fromkeys(occupied, x)
+        if len(self.starts) > _FEW_RUNS * len(x):
+            order = np.argsort(self.of_token, kind="stable")  # a radix sort at this width
+            ends = np.cumsum(self.counts[occupied]).astype(np.intp)
+            return dict(zip(occupied, np.split(x[order], ends[:-1]), strict=True))
+        runs: dict[int, list[NDArray[Any]]] = {c: [] for c in occupied}
+        bounds = [*self.starts.tolist(), len(x)]
+        for cell, start, end in zip(self._of_run.tolist(), bounds[:-1], bounds[1:], strict=True):
+            runs[cell].append(x[start:end])
+        return {cell: np.concatenate(parts) for cell, parts in runs.items()}
+
+    @cached_property
+    def _of_run(self) -> NDArray[np.intp]:
+        return self.of_token[self.starts].astype(np.intp)
+
+    def _by_cell(self, of_run: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.bincount(self._of_run, weights=of_run, minlength=NUM_CELLS).astype(np.float64)
 
 
 def cells(tokens: TokenBatch, version: int | None) -> Cells:
-    """The cell of each token, ``[N]``: 3 a bin of ages, for A < 0, for A = 0 (or no number), and for A > 0.
+    """The cell of each token.
 
     Args:
         tokens: any number of them.
@@ -34,9 +94,9 @@ def cells(tokens: TokenBatch, version: int | None) -> Cells:
         InputError: a token is newer than the learner.
     """
     advantage = tokens.advantage.detach()
-    cell = (advantage > 0).long() - (advantage < 0).long() + 1
+    cell = (advantage > 0).to(torch.uint8).add_(1).sub_((advantage < 0).to(torch.uint8))
     if version is None or tokens.version is None or not len(tokens):
-        return cell.cpu().numpy()
+        return Cells(cell.cpu().numpy())
     age = version - tokens.version
     youngest, oldest = (int(x) for x in torch.aminmax(age))
     if youngest < 0:
@@ -47,10 +107,10 @@ def cells(tokens: TokenBatch, version: int | None) -> Cells:
     if oldest >= EXACT_AGES:
         doublings = torch.floor(torch.log2(age.clamp(min=EXACT_AGES).double() / EXACT_AGES)).long()
         age = torch.where(age < EXACT_AGES, age, EXACT_AGES + doublings)
-    return cell.add_(age, alpha=3).cpu().numpy()
+    return Cells(cell.add_(age.to(torch.uint8), alpha=3).cpu().numpy())
 
 
-def groups(counts: NDArray[Any], *, by_age: bool) -> Mapping[str, Cells]:
+def groups(counts: NDArray[Any], *, by_age: bool) -> Mapping[str, Group]:
     """The cells of each group of tokens by the prefix of its names: all of them, each sign, each bin of ages.
 
     Args:
@@ -74,32 +134,32 @@ def age_name(number: int) -> str:
     return f"age_{first}-{2 * first - 1}"
 
 
-def sums(x: NDArray[Any], cell: Cells, runs: Cells) -> NDArray[np.float64]:
-    """The sum of ``x`` over each cell, in float64.
-
-    Tokens of a response nearly always share a cell, and adding up neighbours is ten times quicker than adding them to
-    their cells one by one.
+def bands(ages: Sequence[str], at_most: int) -> dict[str, list[str]]:
+    """Neighbouring ages together where there are many, by what they are called: ``0-1``, ``7``.
 
     Args:
-        runs: ``starts(cell)``.
+        ages: prefixes of names as :func:`groups` gives them, the youngest first: ``age_0/``, ``age_32-63/``.
+        at_most: so many bands.
     """
-    if not len(x):
-        return np.zeros(NUM_CELLS)
-    of_run = np.add.reduceat(x, runs, dtype=np.float64)
-    return np.bincount(cell[runs], weights=of_run, minlength=NUM_CELLS).astype(np.float64)
+    size = -(-len(ages) // at_most)
+    parts = [list(ages[i : i + size]) for i in range(0, len(ages), size)]
+    return {_span(part): part for part in parts}
 
 
-def starts(cell: Cells) -> Cells:
-    """Where a run of equal cells begins."""
-    return np.flatnonzero(np.concatenate([cell[:1] == cell[:1], cell[1:] != cell[:-1]]))
+def _span(ages: Sequence[str]) -> str:
+    first, last = (name.removeprefix("age_").rstrip("/").split("-") for name in (ages[0], ages[-1]))
+    return first[0] if first[0] == last[-1] else f"{first[0]}-{last[-1]}"
 
 
-def split(x: NDArray[Any], cell: Cells) -> dict[int, NDArray[Any]]:
-    """The values of each cell that has any."""
-    counts = np.bincount(cell, minlength=NUM_CELLS)
-    occupied = np.flatnonzero(counts)
-    if len(occupied) <= 1:
-        return {int(c): x for c in occupied}
-    order = np.argsort(cell.astype(np.uint8), kind="stable")  # a radix sort at this width
-    parts = np.split(x[order], np.cumsum(counts[occupied])[:-1])
-    return {int(c): part for c, part in zip(occupied, parts, strict=True)}
+def starts(x: NDArray[Any]) -> NDArray[np.intp]:
+    """Where a run of equal values begins."""
+    return np.flatnonzero(np.concatenate([x[:1] == x[:1], x[1:] != x[:-1]]))
+
+
+def run_sums(x: NDArray[Any], first: NDArray[np.intp]) -> NDArray[np.float64]:
+    """The sum of ``x`` over each run, in float64.
+
+    Args:
+        first: where a run begins, as :func:`starts` gives it.
+    """
+    return np.add.reduceat(x, first, dtype=np.float64) if len(x) else np.zeros(0)

@@ -68,18 +68,36 @@ def resolve(columns: Sequence[str], mapping: Mapping[str, str] | None = None) ->
     pair = next((p for p in PAIRS.values() if p[0] in columns and p[1] in columns), None)
     if pair is not None:
         found = dict(zip(NEEDED, pair, strict=True)) | found
-    missing = [role for role in NEEDED if role not in found]
-    if missing:
-        raise InputError(
-            f"no column for {' and '.join(missing)}: looked for {'; '.join(' and '.join(p) for p in PAIRS.values())}; "
-            f"there are {_listed(columns)}: name yours with --map {missing[0]}=<column>"
-        )
+    if any(role not in found for role in NEEDED):
+        raise InputError(_missing(columns, found))
     taken = set(found.values())
     for role, names in OTHERS.items():
         name = next((n for n in names if n in columns and n not in taken), None)
         if role not in found and name is not None:
             found[role] = name
     return found
+
+
+def _missing(columns: Sequence[str], found: Mapping[str, str]) -> str:
+    """What is said where a log-probability has no column, or only one of them has."""
+    there = f"there are {_listed(columns)}"
+    for here, lost in (NEEDED, NEEDED[::-1]):
+        if here in found:
+            return f"no column for {lost}: only {here} was named ({found[here]}); {there}: add --map {lost}=<column>"
+    for side, (here, lost) in enumerate((NEEDED, NEEDED[::-1])):
+        name = next((pair[side] for pair in PAIRS.values() if pair[side] in columns), None)
+        if name is not None:
+            known = {trainer: pair[1 - side] for trainer, pair in PAIRS.items() if pair[side] == name}
+            return (
+                f"no column for {lost}: {name!r} is there, {here} as {' and '.join(known)} has it, and not "
+                f"{' or '.join(dict.fromkeys(known.values()))}, which goes with it; {there}: name it with "
+                f"--map {here}={name} --map {lost}=<column>"
+            )
+    looked = "; ".join(" and ".join(pair) for pair in PAIRS.values())
+    return (
+        f"no column for policy_logp and sampler_logp: looked for {looked}; {there}: name yours with "
+        "--map policy_logp=<column> --map sampler_logp=<column>"
+    )
 
 
 def parse_mapping(texts: Iterable[str]) -> dict[str, str]:

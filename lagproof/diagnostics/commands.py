@@ -12,7 +12,7 @@ from rich.console import Console
 
 from lagproof.diagnostics import show
 from lagproof.diagnostics.doctor import diagnose
-from lagproof.diagnostics.whatif import whatif
+from lagproof.diagnostics.whatif import WhatIf, whatif
 from lagproof.errors import UsageError
 
 UNUSABLE = 2
@@ -43,6 +43,7 @@ def run_whatif(
     *,
     present: str | None = None,
     as_json: bool = False,
+    page: Callable[[WhatIf], Path] | None = None,
 ) -> int:
     """Print what other objectives would have done with the tokens of ``path``.
 
@@ -52,6 +53,7 @@ def run_whatif(
         mapping: our role of a column to its name.
         present: the objective that the others are compared with; ``None``: the run's own, for a dump grpo.
         as_json: for machines.
+        page: writes a page of it, and tells where.
 
     Returns:
         The exit code: 0, or 2 for unusable input.
@@ -59,10 +61,13 @@ def run_whatif(
     found = _look(lambda: whatif(path, objectives, mapping, present), path, as_json=as_json)
     if found is None:
         return UNUSABLE
+    written = None if page is None else page(found)
     if as_json:
-        _print_json(found.to_dict())
-    else:
-        show.whatif(found, _console())
+        _print_json(found.to_dict() | ({} if written is None else {"page": str(written)}))
+        return 0
+    show.whatif(found, _console())
+    if written is not None:
+        print(f"\n{written}")
     return 0
 
 

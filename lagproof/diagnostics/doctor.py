@@ -14,6 +14,8 @@ from lagproof.diagnostics import rows as rows_module
 from lagproof.diagnostics.advice import advice
 from lagproof.diagnostics.alarm import Alarm, Severity, alarms
 from lagproof.diagnostics.dump import read_dump
+from lagproof.diagnostics.engine import EngineShare, by_age, engine_share
+from lagproof.diagnostics.evidence import Cover, course, evidence
 from lagproof.diagnostics.rows import Record
 
 COLLAPSE = "reward_collapse"
@@ -37,11 +39,14 @@ class Verdict:
         sentence: in words.
         steps: training steps that were judged.
         alarms: all that rang, in order.
-        lead_steps: steps from the first alarm to the collapse of the reward, if it collapsed.
+        lead_steps: steps from the first alarm about anything else to the collapse of the reward; ``None`` if it did
+            not collapse, or nothing rang before.
         evidence: further sentences with numbers: how stale, how far, where from.
         advice: what to try, the most likely to help first.
         numbers: the metrics over the last steps of a run, over all of a dump.
-        by_age: tokens and ``d_bar`` of each bin of ages, the youngest first.
+        by_age: tokens and ``d_bar`` of each bin of ages, the youngest first, over the same.
+        cover: which steps these two are over.
+        engine: the engine's part of ``d_bar``, over the whole history; ``None`` where it is not known.
         notes: what a reader should know about the input.
     """
 
@@ -55,6 +60,8 @@ class Verdict:
     advice: Sequence[str]
     numbers: Mapping[str, float]
     by_age: Mapping[str, Mapping[str, float]]
+    cover: Cover
+    engine: EngineShare | None
     notes: Sequence[str]
 
     @property
@@ -74,6 +81,8 @@ class Verdict:
             "advice": list(self.advice),
             "numbers": dict(self.numbers),
             "by_age": {age: dict(numbers) for age, numbers in self.by_age.items()},
+            "numbers_cover": self.cover.to_dict(),
+            "engine": None if self.engine is None else self.engine.to_dict(),
             "notes": list(self.notes),
         }
 
@@ -101,29 +110,31 @@ def diagnose(path: str | Path, mapping: Mapping[str, str] | None = None, config:
 
 def judge(path: str, record: Record) -> Verdict:
     """The verdict on a history."""
-    rows = record.rows
-    window = max(1, min(record.alarm.window, len(rows)))
-    rung = alarms(rows, replace(record.alarm, window=window))
-    numbers = record.pooled or _recent(rows[-window:])
-    by_age = _by_age([numbers] if record.pooled else rows[-window:])
-    engine = _engine_share(numbers, by_age, knows_learner=record.knows_learner)
-    steps = sum("outcome" not in row for row in rows)
+    made = [row for row in record.rows if "outcome" not in row]
+    window = max(1, min(record.alarm.window, len(made)))
+    rung = alarms(record.rows, replace(record.alarm, window=window))
+    last = made if record.pooled else made[-window:]
+    cover = Cover([int(row["step"]) for row in last], len(made), bool(record.pooled))
+    numbers, ages = record.pooled or _recent(last), by_age(last)
+    engine = engine_share(made, knows_learner=record.knows_learner)
     is_sick = record.stopped is not None or any(a.severity is Severity.RED for a in rung)
     status = Status.SICK if is_sick else Status.WATCH if rung else Status.HEALTHY
-    lead = _lead(rung)
+    early = _early(rung)
     return Verdict(
         path=path,
         status=status,
-        sentence=_sentence(status, rung, lead, record.stopped, numbers, steps),
-        steps=steps,
+        sentence=_sentence(status, rung, early, record.stopped, numbers, cover),
+        steps=len(made),
         alarms=rung,
-        lead_steps=lead,
-        evidence=[*_evidence(numbers, by_age, engine), *_course(rows, window)],
-        advice=advice(rung, engine, record.objective),
+        lead_steps=None if early is None else early[1],
+        evidence=[*evidence(numbers, ages, cover, engine), *course(made, window)],
+        advice=advice(rung, None if engine is None else engine.share, record.objective),
         numbers={
             name: x for name, x in numbers.items() if not name.startswith("age_") or name in ("age_mean", "age_max")
         },
-        by_age=by_age,
+        by_age=ages,
+        cover=cover,
+        engine=engine,
         notes=record.notes,
     )
 
@@ -138,102 +149,36 @@ def _recent(last: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     return out
 
 
-def _by_age(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
-    """Exactly, from the number of tokens behind each mean."""
-    tokens: dict[str, float] = {}
-    total: dict[str, float] = {}
-    for row in rows:
-        for name, n in row.items():
-            age, _, what = name.partition("/")
-            if what == "tokens" and age.startswith("age_") and f"{age}/d_bar" in row:
-                tokens[age] = tokens.get(age, 0) + n
-                total[age] = total.get(age, 0.0) + n * row[f"{age}/d_bar"]
-    ordered = sorted(tokens, key=lambda age: int(age.removeprefix("age_").split("-")[0]))
-    return {age: {"tokens": tokens[age], "d_bar": total[age] / tokens[age]} for age in ordered}
-
-
-def _lead(rung: Sequence[Alarm]) -> int | None:
-    """Steps from the first alarm to the reward's fall below half its peak."""
+def _early(rung: Sequence[Alarm]) -> tuple[Alarm, int] | None:
+    """The first alarm about anything else before the reward fell below half its peak, and by how many steps."""
     fall = next((a.step for a in rung if a.name == COLLAPSE and a.severity is Severity.RED), None)
-    return None if fall is None else fall - rung[0].step
+    if fall is None:
+        return None
+    return next(((a, fall - a.step) for a in rung if a.name != COLLAPSE and a.step < fall), None)
 
 
 def _sentence(
     status: Status,
     rung: Sequence[Alarm],
-    lead: int | None,
+    early: tuple[Alarm, int] | None,
     stopped: str | None,
     numbers: Mapping[str, float],
-    num_steps: int,
+    cover: Cover,
 ) -> str:
     if stopped is not None:
         return f"Sick: the run was given up: {stopped}."
     if status is Status.HEALTHY:
-        level = (
-            f"d_bar {numbers['d_bar']:.3g} nats" if "d_bar" in numbers else "without the sampler's log-probabilities"
-        )
-        return f"Healthy: nothing rang in {num_steps} step{'s' if num_steps != 1 else ''}, {level}."
+        level = "without the sampler's log-probabilities"
+        if "d_bar" in numbers:
+            level = f"d_bar {numbers['d_bar']:.3g} nats {cover.lately}"
+        return f"Healthy: nothing rang in {cover.of} step{'s' if cover.of != 1 else ''}, {level}."
     chosen = [a for a in rung if a.severity is Severity.RED] or list(rung)
     worst = "Sick" if status is Status.SICK else "Worth watching"
     text = f"{worst}: {chosen[0].sentence}, at step {chosen[0].step}."
-    if lead is not None:
-        first = rung[0]
+    if early is not None:
+        first, steps = early
         text += (
-            f" The reward collapsed {lead} steps after the first alarm ({first.name.replace('_', ' ')}, "
-            f"step {first.step})."
+            f" The reward collapsed {steps} step{'s' if steps != 1 else ''} after the first alarm "
+            f"({first.name.replace('_', ' ')}, step {first.step})."
         )
     return text
-
-
-def _evidence(
-    numbers: Mapping[str, float], by_age: Mapping[str, Mapping[str, float]], engine: float | None
-) -> list[str]:
-    n = numbers
-    out: list[str] = []
-    if "age_mean" in n:
-        out.append(f"staleness: tokens are {n['age_mean']:.3g} updates old on average, {n['age_max']:.0f} at most")
-    if "d_bar" in n:
-        out.append(
-            f"mismatch: d_bar {n['d_bar']:.3g} nats, k3 {n['k3']:.3g}, total variation {n['tv']:.3g}, "
-            f"effective sample size {n['ess']:.0%}"
-        )
-        out.append(
-            f"tail of |d|: median {n['abs_d_q50']:.2g}, 99 % {n['abs_d_q99']:.2g}, 99.9 % {n['abs_d_q999']:.2g}, "
-            f"largest {n['abs_d_max']:.2g} nats"
-        )
-    if len(by_age) > 1:
-        young, old = next(iter(by_age)), list(by_age)[-1]
-        out.append(
-            f"by age: d_bar {by_age[young]['d_bar']:.3g} at {_age(young)}, {by_age[old]['d_bar']:.3g} at {_age(old)}"
-        )
-    if "positive/d_bar" in n and "negative/d_bar" in n:
-        out.append(f"by sign: d_bar {n['positive/d_bar']:.3g} where A > 0, {n['negative/d_bar']:.3g} where A < 0")
-    if engine is not None:
-        how = "a probe with the weights that sampled" if "probe/d_bar" in n else "tokens of age 0"
-        out.append(f"where it comes from: about {engine:.0%} of d_bar is the engine's ({how}), the rest is age")
-    return out
-
-
-def _engine_share(
-    numbers: Mapping[str, float], by_age: Mapping[str, Mapping[str, float]], *, knows_learner: bool
-) -> float | None:
-    """Of ``d_bar``: from the probe, or from tokens that the very policy sampled that is trained."""
-    if numbers.get("probe/d_bar"):
-        return numbers["probe/engine"] / numbers["probe/d_bar"]
-    if knows_learner and "age_0" in by_age and numbers.get("d_bar"):
-        return min(1.0, by_age["age_0"]["d_bar"] / numbers["d_bar"])
-    return None
-
-
-def _course(rows: Sequence[Mapping[str, Any]], window: int) -> list[str]:
-    """How the reward went, where there is a course at all."""
-    reward = [row["reward"] for row in rows if "reward" in row]
-    if len(reward) < 2 * window:
-        return []
-    means = [math.fsum(reward[i : i + window]) / window for i in range(len(reward) - window + 1)]
-    first, best, last = means[0], max(means), means[-1]
-    return [f"reward: {first:.3g} at first, {best:.3g} at its best, {last:.3g} at the end (means of {window} steps)"]
-
-
-def _age(name: str) -> str:
-    return f"age {name.removeprefix('age_')}"

@@ -51,6 +51,7 @@ def flatten(source: Source) -> Flat:
     Raises:
         InputError: a column of the wrong kind, or lists of unequal lengths; names the row.
     """
+    _check_log_probabilities(source)
     flat = _from_lists(source) if is_list(source.table["policy_logp"].type) else _from_rows(source)
     keep = flat.token.get("mask")
     if keep is None:
@@ -127,14 +128,33 @@ def _finish(source: Source, lengths: NDArray[Any], token: dict[str, Any], respon
 def _values(source: Source, role: str) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     """All values of a column end to end, a missing one NaN; and which rows are null."""
     column = source.table[role]
-    inner = column.type.value_type if is_list(column.type) else column.type
-    kinds = (pa.types.is_floating, pa.types.is_integer, pa.types.is_boolean, pa.types.is_null)
-    if not any(is_kind(inner) for is_kind in kinds):
-        raise InputError(f"column {_called(source, role)} is {column.type}: must hold numbers")
+    _check_numbers(source, role)
     kind = _TOKEN_KINDS.get(role) or _RESPONSE_KINDS[role]
     chunks = (chunk.flatten() if is_list(column.type) else chunk for chunk in column.chunks)
     parts = [np.empty(0, kind), *(_numbers(chunk, kind) for chunk in chunks)]
     return np.concatenate(parts), _nulls(column)  # a copy: arrow's own buffers must not be written to
+
+
+def _check_log_probabilities(source: Source) -> None:
+    """Both hold numbers, and both a list a row or both a number a row."""
+    listed: dict[bool, str] = {}
+    for role in ("policy_logp", "sampler_logp"):
+        _check_numbers(source, role)
+        listed[is_list(source.table[role].type)] = _called(source, role)
+    if len(listed) == 2:
+        raise InputError(
+            f"column {listed[True]} holds lists and column {listed[False]} one number a row: both must have one number "
+            "a token"
+        )
+
+
+def _check_numbers(source: Source, role: str) -> None:
+    kind = source.table[role].type
+    inner = kind.value_type if is_list(kind) else kind
+    kinds = (pa.types.is_floating, pa.types.is_integer, pa.types.is_boolean, pa.types.is_null)
+    if not any(is_kind(inner) for is_kind in kinds):
+        advice = ": lists that were written as text must be written as lists" if pa.types.is_string(kind) else ""
+        raise InputError(f"column {_called(source, role)} is {kind}: must hold numbers, or lists of them{advice}")
 
 
 def _numbers(chunk: pa.Array, kind: type) -> NDArray[Any]:

@@ -45,7 +45,10 @@ class History:
     series: dict[str, Series] = field(default_factory=dict[str, Series])
 
     def add(self, row: Mapping[str, Any]) -> None:
+        """The next row; one with an ``outcome`` made no step, and is part of no window."""
         self.row = row
+        if "outcome" in row:
+            return
         for name, value in {**row, **_derived(row)}.items():
             if isinstance(value, int | float) and not isinstance(value, bool) and not name.startswith(_UNUSED):
                 self.series.setdefault(name, Series(deque(maxlen=self.window))).add(float(value))

@@ -18,7 +18,7 @@ from torch import Tensor
 from lagproof.data.distribution import Distribution
 from lagproof.data.metrics import EffectiveSize, Maximum, Mean, Metric, Sum, values
 from lagproof.data.tokens import Counts, TokenBatch
-from lagproof.diagnostics.bins import NUM_CELLS, Cells, cells, groups, split, starts, sums
+from lagproof.diagnostics.bins import NUM_CELLS, Cells, Group, cells, groups
 from lagproof.errors import InputError
 from lagproof.rules.reduction import Reduction
 from lagproof.tensors.ratio import LOG_RATIO_BOUND, overflows
@@ -79,16 +79,15 @@ def mismatch_metrics(
             tokens with ``A != 0`` (``f`` is the reduction's); and the gradient mass of each sign, by age too.
     """
     table = _Table()
-    lengths = None if applied is None else segment_count(tokens.response[applied.scorable], tokens.num_responses)
+    factor = None if applied is None else _factor(tokens, applied)
     for start in range(0, len(tokens), CHUNK_TOKENS):
         rows = slice(start, start + CHUNK_TOKENS)
         chunk = tokens.rows(rows)
         cell = cells(chunk, version)
         if chunk.sampler_logp is not None:
             _compare(table, chunk, cell)
-        if applied is not None:
-            assert lengths is not None
-            _weigh(table, chunk, cell, applied, rows, lengths)
+        if applied is not None and factor is not None:
+            _weigh(table, chunk, cell, (applied.weight[rows], applied.scorable[rows], factor))
     by_age = version is not None and tokens.version is not None
     out = _mass(table, by_age=by_age) if applied is not None else {}
     return out if tokens.sampler_logp is None else out | _mismatch(table, len(tokens), by_age=by_age)
@@ -105,15 +104,10 @@ class _Table:
 
     def add(self, cell: Cells, **x: Tensor) -> None:
         """Add to the sums."""
-        runs = starts(cell)
         for name, value in x.items():
-            self.sums[name] += sums(value.cpu().numpy(), cell, runs)
+            self.sums[name] += cell.sums(value.cpu().numpy())
 
-    def count(self, name: str, cell: Cells) -> None:
-        """Add the number of tokens."""
-        self.sums[name] += np.bincount(cell, minlength=NUM_CELLS)
-
-    def of(self, name: str, chosen: Cells) -> float:
+    def of(self, name: str, chosen: Group) -> float:
         return float(self.sums[name][chosen].sum())
 
 
@@ -122,29 +116,47 @@ def _compare(table: _Table, chunk: TokenBatch, cell: Cells) -> None:
     assert chunk.sampler_logp is not None
     dtype = torch.promote_types(chunk.policy_logp.dtype, torch.float32)
     d = chunk.policy_logp.detach().to(dtype) - chunk.sampler_logp.detach().to(dtype)
-    if not math.isfinite(float((d + chunk.advantage).sum())):  # a number that is missing makes the sum missing
+    lowest, highest = _extremes(d)
+    if not math.isfinite(lowest + highest + float(chunk.advantage.sum())):  # a missing number makes these missing
         known = chunk.scorable(sampler=True)
         d, cell = d[known], cell[known.cpu().numpy()]
+        lowest, highest = _extremes(d)
     if not len(d):
         return
     size, e = d.abs(), torch.expm1(d.clamp(-LOG_RATIO_BOUND, LOG_RATIO_BOUND))
-    table.count("n", cell)
+    table.sums["n"] += cell.counts
     table.add(cell, size=size, d=d, e=e, abs_e=e.abs(), square_e=e.square())
-    for c, part in split(size.float().cpu().numpy(), cell).items():
+    for c, part in cell.split(size.float().cpu().numpy()).items():
         table.size[c].append(part)
-    if float(size.max()) > LOG_RATIO_BOUND:
+    if max(-lowest, highest) > LOG_RATIO_BOUND:
         table.overflow += int(torch.count_nonzero(overflows(d)))
     table.ratio_max = max(table.ratio_max, 1.0 + float(e.max()))
 
 
-def _weigh(table: _Table, chunk: TokenBatch, cell: Cells, applied: Applied, rows: slice, lengths: Tensor) -> None:
+def _extremes(d: Tensor) -> tuple[float, float]:
+    """The smallest and the largest; NaN if one is, 0 without any."""
+    if not len(d):
+        return 0.0, 0.0
+    lowest, highest = torch.aminmax(d)
+    return float(lowest), float(highest)
+
+
+def _factor(tokens: TokenBatch, applied: Applied) -> Tensor | float:
+    """What the reduction multiplies the tokens of each response by, ``[R]``, or of all of them."""
+    ok = applied.scorable
+    lengths = segment_count(tokens.response if bool(ok.all()) else tokens.response[ok], tokens.num_responses)
+    every = torch.arange(tokens.num_responses, device=lengths.device)
+    return applied.reduction.factor(lengths, every, applied.counts, applied.weight)
+
+
+def _weigh(table: _Table, chunk: TokenBatch, cell: Cells, given: tuple[Tensor, Tensor, Tensor | float]) -> None:
     """Add the gradient mass, and what each advantage was multiplied by."""
-    weight, ok = applied.weight[rows], applied.scorable[rows]
-    factor = applied.reduction.factor(lengths, chunk.response, applied.counts, weight)
+    weight, ok, factor = given
+    of_token = factor.index_select(0, chunk.response) if isinstance(factor, Tensor) else factor
+    unit = chunk.advantage.detach() * of_token
     has_sign = ok & (chunk.advantage != 0)
-    used = torch.where(has_sign, weight / (chunk.advantage.detach() * factor), 0.0)
-    table.add(cell, mass=weight.abs(), used=used, used_square=used.square())
-    table.count("num_used", cell[has_sign.cpu().numpy()])
+    used = torch.where(has_sign, weight / unit, 0.0)
+    table.add(cell, mass=weight.abs(), used=used, used_square=used.square(), num_used=has_sign)
 
 
 def _mass(table: _Table, *, by_age: bool) -> dict[str, Metric]:

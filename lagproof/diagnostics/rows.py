@@ -55,23 +55,32 @@ def of_run(path: Path) -> Record:
         InputError: a damaged ``metrics.jsonl``, or one without a training step.
     """
     rows, notes = read_rows(path / "metrics.jsonl")
-    rows = [row for row in rows if row["step"] > 0 or "reward" in row]  # not the evaluation before the first step
-    if not rows:
-        raise InputError(f"{path}: no training step is recorded yet: nothing to judge")
+    rows = [row for row in rows if row["step"] > 0 or "outcome" in row]  # not the evaluation before the first step
+    stopped, unfinished = _ending(path / "result.json")
+    tied = sum(row.get("outcome") == "tied" for row in rows)
+    if len(rows) == tied and stopped is None:
+        without = f" ({tied} batches had no signal, and made none)" if tied else ""
+        raise InputError(f"{path}: no training step is recorded yet{without}: nothing to judge")
     config = None
     try:
         config = from_dict(Config, read_toml(path / "config.toml"))
     except ConfigError as error:
         notes.append(f"its configuration cannot be read ({error}): judged by the default thresholds")
-    stopped = None
-    if (path / "result.json").is_file():
-        result = json.loads((path / "result.json").read_text(encoding="utf-8"))
-        stopped = None if result["success"] else str(result.get("detail") or result["reason"])
-    else:
-        notes.append("the run has not finished (it has no result.json)")
+    notes += unfinished
     if config is None:
         return Record(rows, AlarmConfig(), notes=notes, stopped=stopped)
     return Record(rows, config.alarm, config.objective.name, notes=notes, stopped=stopped)
+
+
+def _ending(path: Path) -> tuple[str | None, list[str]]:
+    """Why a run was given up, and what is to be noted of its ``result.json``."""
+    if not path.is_file():
+        return None, ["the run has not finished (it has no result.json)"]
+    try:
+        result = json.loads(path.read_text(encoding="utf-8", errors="replace"))
+        return (None if result["success"] else str(result.get("detail") or result["reason"])), []
+    except (json.JSONDecodeError, TypeError, KeyError):
+        return None, [f"{path.name} cannot be read: the run counts as unfinished"]
 
 
 def read_rows(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
@@ -88,8 +97,8 @@ def read_rows(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
         try:
             row = json.loads(line)
         except json.JSONDecodeError as error:
-            if number == len(lines):  # no newline at its end: it was being written
-                return rows, [f"{path.name}: the last line is cut off and was left out"]
+            if not any(rest.strip() for rest in lines[number:]):  # the last one: it was being written
+                return rows, [f"{path.name}: the last line ({number}) is cut off and was left out"]
             raise InputError(f"{path}: line {number} is not JSON: {error}") from None
         if not isinstance(row, dict) or not isinstance(row.get("step"), int):
             raise InputError(f"{path}: line {number} has no step: must be a row of metrics")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from rich.console import Console
 from rich.markup import escape
@@ -11,8 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from lagproof.diagnostics.alarm import Severity
+from lagproof.diagnostics.bins import bands
 from lagproof.diagnostics.doctor import Status, Verdict
-from lagproof.diagnostics.whatif import Comparison, Mass, WhatIf
+from lagproof.diagnostics.whatif import Comparison, WhatIf
+from lagproof.diagnostics.words import particular, percent
 
 _STYLE = {Status.HEALTHY: "green", Status.WATCH: "yellow", Status.SICK: "red"}
 _SEVERITY = {Severity.YELLOW: "yellow", Severity.RED: "red"}
@@ -46,18 +48,11 @@ def whatif(found: WhatIf, console: Console) -> None:
     if any(name in c.mass for c in found.comparisons for name in ("positive/", "negative/")):
         console.print("By sign of the advantage")
         console.print(_by_sign(found.comparisons))
-    ages = [name for name in found.comparisons[0].mass if name.startswith("age_")]
-    if len(ages) > 1:
+    if len(found.comparisons[0].ages) > 1:
         console.print("Removed, by age of the token in updates")
-        console.print(_by_age(found.comparisons, ages))
-    _section(console, "In particular", [_of(c) for c in found.comparisons if c.finding is not None])
+        console.print(_by_age(found.comparisons))
+    _section(console, "In particular", [particular(c) for c in found.comparisons if c.finding is not None])
     _section(console, "Notes", found.notes)
-
-
-def _of(comparison: Comparison) -> str:
-    assert comparison.finding is not None
-    label, sentence = comparison.choice.label, comparison.finding.sentence
-    return f"{label}: {sentence}" if ":" in label else sentence
 
 
 def _overall(comparisons: Sequence[Comparison]) -> Table:
@@ -66,11 +61,11 @@ def _overall(comparisons: Sequence[Comparison]) -> Table:
         shares = c.mass[""].shares
         table.add_row(
             escape(c.choice.label) + (" (now)" if number == 0 else ""),
-            _percent(c.differs),
-            *(_percent(shares.get(name)) for name in ("kept", "removed", "added")),
+            percent(c.differs),
+            *(percent(shares.get(name)) for name in ("kept", "removed", "added")),
             "-" if c.cosine is None else f"{c.cosine:.3f}",
-            _percent(c.stats.get("clipped_high")),
-            _percent(c.stats.get("clipped_low")),
+            percent(c.stats.get("clipped_high")),
+            percent(c.stats.get("clipped_low")),
         )
     return table
 
@@ -81,32 +76,19 @@ def _by_sign(comparisons: Sequence[Comparison]) -> Table:
         cells: list[str] = []
         for side in ("positive/", "negative/"):
             shares = c.mass[side].shares if side in c.mass else {}
-            cells += [_percent(shares.get(name)) for name in ("kept", "removed", "added")]
+            cells += [percent(shares.get(name)) for name in ("kept", "removed", "added")]
         table.add_row(escape(c.choice.label), *cells)
     return table
 
 
-def _by_age(comparisons: Sequence[Comparison], ages: Sequence[str]) -> Table:
+def _by_age(comparisons: Sequence[Comparison]) -> Table:
     """Neighbouring ages share a column where there are many; masses add up."""
-    size = -(-len(ages) // AGE_COLUMNS)
-    columns = [ages[i : i + size] for i in range(0, len(ages), size)]
-    table = _table("objective", *(_span(column) for column in columns))
+    columns = bands(comparisons[0].ages, AGE_COLUMNS)
+    table = _table("objective", *columns)
     for c in comparisons[1:]:
-        table.add_row(
-            escape(c.choice.label), *(_percent(_together(c.mass, column).get("removed")) for column in columns)
-        )
+        removed = (c.together(names).shares.get("removed") for names in columns.values())
+        table.add_row(escape(c.choice.label), *map(percent, removed))
     return table
-
-
-def _together(mass: Mapping[str, Mass], names: Sequence[str]) -> dict[str, float]:
-    found = [mass[name] for name in names if name in mass]
-    return Mass(*(sum(getattr(m, what) for m in found) for what in ("present", "other", "kept"))).shares
-
-
-def _span(ages: Sequence[str]) -> str:
-    first = ages[0].removeprefix("age_").rstrip("/").split("-")[0]
-    last = ages[-1].removeprefix("age_").rstrip("/").split("-")[-1]
-    return first if first == last else f"{first}-{last}"
 
 
 def _table(*heads: str) -> Table:
@@ -114,12 +96,6 @@ def _table(*heads: str) -> Table:
     for number, head in enumerate(heads):
         table.add_column(head, justify="left" if number == 0 else "right", overflow="fold")
     return table
-
-
-def _percent(share: float | None) -> str:
-    if share is None:
-        return "-"
-    return f"{share:.1%}" if share < 9.995 else f"{share:.0f}x"
 
 
 def _section(console: Console, title: str, sentences: Iterable[str]) -> None:

@@ -48,44 +48,19 @@ def over_steps(
         form: format of the values.
     """
     x = alt.X("s:Q", title="step", scale=alt.Scale(domain=[0, last_step], nice=False))
-    y = alt.Y("v:Q", title=None, scale=_scale(domain, log), axis=_axis(domain, log, form))
-    series = {"x": x, "y": y, "color": _colour(keys), "strokeDash": _dash(keys), "opacity": _focused(1.0)}
+    y = alt.Y("v:Q", title=None, scale=scale_of(domain, log), axis=axis_of(domain, log, form))
+    series = {"x": x, "y": y, "color": colour_of(keys), "strokeDash": dash_of(keys), "opacity": focused(1.0)}
     layers: list[alt.Chart] = []
     data = Data()
     if found.mean:
         thin = alt.Chart(data.add(_points(found.single, keys))).mark_line(strokeWidth=1, clip=True)
-        layers.append(thin.encode(**series | {"detail": "r:N", "opacity": _focused(0.4)}))
+        layers.append(thin.encode(**series | {"detail": "r:N", "opacity": focused(0.4)}))
     front = alt.Chart(data.add(_points(found.front, keys))).mark_line(strokeWidth=2.25, clip=True)
     layers.append(front.encode(**series))
     if alarms:
         layers.append(alarm_rules(alarms, data))
     layers += _pointer(found.front, keys, form, data)
     return finish(alt.layer(*layers), height, data)
-
-
-def survival(tails: Mapping[str, Sequence[tuple[float, float]]], keys: Keys, domains: tuple[Any, Any]) -> Spec:
-    """Share of tokens with ``|d|`` of at least x, both axes logarithmic.
-
-    Args:
-        tails: points of each label.
-        keys: number of each label.
-        domains: of x and of the share, the same for all panels.
-    """
-    rows = [{"x": short(x), "v": short(y), "o": key(keys[label])} for label, ps in tails.items() for x, y in ps]
-    across, share = domains
-    data = Data()
-    chart = (
-        alt.Chart(data.add(rows))
-        .mark_line(strokeWidth=2, clip=True)
-        .encode(
-            x=alt.X("x:Q", title="|d| in nats", scale=_scale(across, True), axis=_axis(across, True, "~g")),
-            y=alt.Y("v:Q", title=None, scale=_scale(share, True), axis=_axis(share, True, "~g")),
-            color=_colour(keys),
-            strokeDash=_dash(keys),
-            opacity=_focused(1.0),
-        )
-    )
-    return finish(chart, HEIGHT, data)
 
 
 def by_lag(
@@ -120,10 +95,10 @@ def by_lag(
     place = {
         "x": alt.X("lag:N", title="lag", sort=order, axis=alt.Axis(labelAngle=0, grid=False)),
         "xOffset": alt.XOffset("o:N", sort=[key(n) for n in keys.values()]),
-        "color": _colour(keys),
-        "opacity": _focused(1.0),
+        "color": colour_of(keys),
+        "opacity": focused(1.0),
     }
-    y = alt.Y("v:Q", title=None, scale=_scale(domain, log), axis=_axis(domain, log, "~g"))
+    y = alt.Y("v:Q", title=None, scale=scale_of(domain, log), axis=axis_of(domain, log, "~g"))
     data = Data()
     dots = alt.Chart(data.add(rows)).mark_point(filled=True, size=80).encode(y=y, tooltip=tooltip, **place)
     ranged = [row for row in rows if "low" in row]
@@ -197,14 +172,14 @@ def alarm_rules(found: Sequence[tuple[int, str, str]], data: Data) -> alt.Chart:
     )
 
 
-def _scale(domain: Any, log: bool) -> alt.Scale:
+def scale_of(domain: Any, log: bool) -> alt.Scale:
     options: dict[str, Any] = {"type": "log"} if log else {}
     if domain is not None:
         options |= {"domain": list(domain), "nice": not log}
     return alt.Scale(**options)
 
 
-def _axis(domain: tuple[float, float] | None, log: bool, form: str) -> alt.Axis:
+def axis_of(domain: tuple[float, float] | None, log: bool, form: str) -> alt.Axis:
     """A logarithmic axis has a line a decade, so that it looks like one."""
     if not log or domain is None:
         return alt.Axis(format=form, tickCount=5)
@@ -212,19 +187,19 @@ def _axis(domain: tuple[float, float] | None, log: bool, form: str) -> alt.Axis:
     return alt.Axis(format=form, values=[10.0**k for k in decades], tickCount=10 * len(decades))
 
 
-def _colour(keys: Keys) -> alt.Color:
+def colour_of(keys: Keys) -> alt.Color:
     numbers = list(keys.values())
     scale = alt.Scale(domain=[key(n) for n in numbers], range=[colours.colour(n) for n in numbers])
     return alt.Color("o:N", scale=scale, legend=None)
 
 
-def _dash(keys: Keys) -> alt.StrokeDash:
+def dash_of(keys: Keys) -> alt.StrokeDash:
     numbers = list(keys.values())
     scale = alt.Scale(domain=[key(n) for n in numbers], range=[colours.dash(n) for n in numbers])
     return alt.StrokeDash("o:N", scale=scale, legend=None)
 
 
-def _focused(opacity: float) -> Any:
+def focused(opacity: float) -> Any:
     shown = alt.when(f"{FOCUS} == '' || datum.o == {FOCUS}").then(alt.value(opacity))
     return shown.otherwise(alt.value(FADED * opacity))
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from lagproof.diagnostics.tail import Tail
 from lagproof.experiments.comparison import Findings
 from lagproof.experiments.lags import LagName, in_order
 from lagproof.experiments.rundata import RunData
 from lagproof.report import charts, colours
 from lagproof.report.page import Figure, Panel
 from lagproof.report.series import Curve, Curves, curves
-from lagproof.report.tails import Tail, tail
+from lagproof.report.survival import survival
+from lagproof.report.tails import tail
 
 Keys = Mapping[str, int]
 MAX_AGE_POINTS = 1000
@@ -104,9 +106,7 @@ def tail_figure(tails: Mapping[tuple[str, LagName], Tail], keys: Keys) -> Figure
     panels = [
         Panel(
             f"Lag {lag}",
-            charts.survival(
-                {label: found for (label, at), found in points.items() if at == lag}, shown, (across, share)
-            ),
+            survival({label: found for (label, at), found in points.items() if at == lag}, shown, (across, share)),
         )
         for lag in in_order(lag for _, lag in points)
     ]

@@ -313,15 +313,15 @@ def _reduction(how: Reduction | str) -> Reduction:
 
 
 def _l1(x: Tensor) -> Tensor:
-    """``sum |x|`` in one pass."""
-    return cast(Tensor, torch.linalg.vector_norm(x, 1))  # pyright: ignore
+    """``sum |x|``, in float64."""
+    return x.abs().sum(dtype=torch.float64)
 
 
 def _removed(ruling: Ruling, weight: Tensor, factor: Tensor | float) -> dict[str, Metric]:
     if not ruling.removed:
         return {}
-    left = float(weight.abs().sum())
-    gone = {name: float((x * factor).abs().sum()) for name, x in ruling.removed.items()}
+    left = float(_l1(weight))
+    gone = {name: float(_l1(x * factor)) for name, x in ruling.removed.items()}
     return {name: Mean(mass, left + mass) for name, mass in gone.items()}
 
 
@@ -334,7 +334,7 @@ def _metrics(scored: Scored, ruling: Ruling, weight: Tensor) -> dict[str, Metric
     sums |= {"mass_positive": positive, "mass_negative": mass - positive}
     known = scored.known_log_ratio
     if known is not None:
-        sums |= {"d_bar": _l1(known), "k1": -known.sum(), "k3": k3(known).sum()}
+        sums |= {"d_bar": _l1(known), "k1": -known.sum(dtype=torch.float64), "k3": k3(known).sum(dtype=torch.float64)}
     # one transfer for all of them, so that a GPU is waited for once
     totals = cast(list[float], torch.stack([x.double() for x in sums.values()]).tolist())  # pyright: ignore
     numbers = dict(zip(sums, totals, strict=True))

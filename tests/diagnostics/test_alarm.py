@@ -135,6 +135,27 @@ def test_a_step_that_was_given_up_rings_at_once():
     assert alarms(history({"outcome": "tied"}), CONFIG) == []
 
 
+def test_windows_are_of_optimiser_steps():
+    """Batches that made no step have rows of their own, with rewards and lengths, under the step made last."""
+    idle = [{"step": 1, "reward": 0.0, "truncated": 0.9, "outcome": outcome} for outcome in ("tied", "tied", "tied")]
+    assert alarms([{"step": 1, **HEALTHY}, *idle], CONFIG) == []
+    late = [{"step": 2, **HEALTHY, "truncated": 0.5}, {"step": 3, **HEALTHY, "truncated": 0.5}]
+    (alarm,) = alarms([{"step": 1, **HEALTHY, "truncated": 0.0}, *idle, late[0], *idle, late[1]], CONFIG)
+    assert (alarm.step, alarm.name) == (3, "truncated")
+    assert (
+        alarm.sentence == "50% of the responses are cut off at the length limit over the last 2 steps (threshold 30%)"
+    )
+
+
+@pytest.mark.parametrize("name", [case[0] for case in CASES])
+def test_every_sentence_says_which_steps_its_numbers_are_of(name):
+    red = next(case[3] for case in CASES if case[0] == name)
+    found = [a.sentence for a in alarms(history(red, red, red), EVEN) if a.name == name]
+    assert found and all("over the last 2 steps" in sentence for sentence in found)
+    single = dataclasses.replace(EVEN, window=1)
+    assert all("in this step" in a.sentence for a in alarms(history(red), single) if a.name == name)
+
+
 def test_rows_without_a_metric_do_not_ring_for_it_and_do_not_count():
     bad = {"ess": 0.3}
     rows = history(bad)

@@ -58,7 +58,7 @@ def collapsing():
 def test_a_healthy_run(tmp_path):
     verdict = lp.diagnose(run_dir(tmp_path / "run", healthy(), result=FINISHED))
     assert (verdict.status, verdict.exit_code, verdict.steps) == (Status.HEALTHY, 0, 20)
-    assert verdict.sentence == "Healthy: nothing rang in 20 steps, d_bar 0.05 nats."
+    assert verdict.sentence == "Healthy: nothing rang in 20 steps, d_bar 0.05 nats over the last 8 steps."
     assert verdict.alarms == [] and verdict.advice == [] and verdict.notes == [] and verdict.lead_steps is None
     assert any("3 updates old on average, 4 at most" in line for line in verdict.evidence)
 
@@ -73,7 +73,8 @@ def test_a_collapse_and_how_long_before_it_the_first_alarm_rang(tmp_path):
     assert "at step 11. The reward collapsed 4 steps after the first alarm (mismatch, step 11)." in verdict.sentence
     assert verdict.advice[0].startswith("naive puts no bound on stale negative responses")
     assert any(
-        "reward: 0.5 at first, 0.5 at its best, 0.1 at the end (means of 1 steps)" in line for line in verdict.evidence
+        line == "reward, steps 1-19: 0.5 at first, 0.5 at its best, 0.1 at the end (means of 1 steps)"
+        for line in verdict.evidence
     )
 
 
@@ -105,8 +106,23 @@ def test_a_run_that_is_cut_off_in_the_middle_of_a_line(tmp_path):
     path = run_dir(tmp_path / "run", healthy(), tail='{"step": 21, "d_bar": 0.0')
     verdict = diagnose(path)
     assert verdict.status is Status.HEALTHY and verdict.steps == 20
-    assert any("the last line is cut off" in note for note in verdict.notes)
+    assert any("the last line (22) is cut off" in note for note in verdict.notes)
     assert any("has not finished" in note for note in verdict.notes)
+
+
+def test_a_cut_line_with_a_newline_behind_it(tmp_path):
+    for number, end in enumerate(("\n", "\n\n", "\r\n")):
+        path = run_dir(tmp_path / f"run{number}", healthy(), tail='{"step": 21, "d_bar": 0.0' + end, result=FINISHED)
+        verdict = diagnose(path)
+        assert (verdict.steps, verdict.exit_code) == (20, 0)
+        assert verdict.notes == ["metrics.jsonl: the last line (22) is cut off and was left out"]
+
+
+def test_a_result_that_cannot_be_read_is_noted(tmp_path):
+    path = run_dir(tmp_path / "run", healthy())
+    (path / "result.json").write_text('{"reason": "fini')
+    verdict = diagnose(path)
+    assert verdict.exit_code == 0 and verdict.notes == ["result.json cannot be read: the run counts as unfinished"]
 
 
 def test_a_damaged_line_in_the_middle_is_no_cut(tmp_path):
@@ -140,12 +156,91 @@ def test_tied_and_given_up_steps_are_not_counted_as_trained(tmp_path):
     assert "gradient was not finite" in diagnose(run_dir(tmp_path / "run", rows, result=FINISHED)).sentence
 
 
+TIED = {"reward": 0.0, "truncated": 0.9, "response_tokens": 900.0, "outcome": "tied"}
+
+
+def test_a_batch_without_a_signal_is_no_step_whatever_its_number(tmp_path):
+    before, after = [{"step": 0, **TIED}] * 3, [{"step": 20, **TIED}] * 9
+    rows = healthy()
+    verdict = diagnose(run_dir(tmp_path / "run", [rows[0], *before, *rows[1:], *after], result=FINISHED))
+    assert (verdict.status, verdict.steps, verdict.numbers["reward"]) == (Status.HEALTHY, 20, 0.5)
+    assert "truncated" not in verdict.numbers and verdict.cover.steps == list(range(13, 21))
+
+
+def test_a_run_of_tied_batches_only(tmp_path):
+    rows = [{"step": 0, "eval/accuracy": 0.0}, *[{"step": 0, **TIED}] * 8]
+    with pytest.raises(
+        InputError, match=r"no training step is recorded yet \(8 batches had no signal, and made none\)"
+    ):
+        diagnose(run_dir(tmp_path / "running", rows))
+    result = {"reason": "no_signal", "success": False, "detail": "8 batches in a row had no signal", "steps": 0}
+    verdict = diagnose(run_dir(tmp_path / "ended", rows, result=result))
+    assert (verdict.exit_code, verdict.steps, verdict.alarms) == (1, 0, [])
+    assert verdict.sentence == "Sick: the run was given up: 8 batches in a row had no signal."
+
+
+def test_no_alarm_is_an_early_warning_of_itself(tmp_path):
+    # yellow (below .75 of .5) in step 11, red (below half) in step 13, and nothing else before
+    rows = healthy(10) + [{"step": i, **QUIET, "reward": 0.3 if i < 13 else 0.1} for i in range(11, 20)]
+    path = run_dir(tmp_path / "run", rows, overrides=["alarm.window=1"], result=FINISHED)
+    verdict = diagnose(path)
+    assert [(a.step, a.name) for a in verdict.alarms] == [(11, "reward_collapse"), (13, "reward_collapse")]
+    assert verdict.lead_steps is None and "after the first alarm" not in verdict.sentence
+    rows[12]["d_bar"] = 0.2  # the row of step 12
+    verdict = diagnose(run_dir(tmp_path / "run", rows, overrides=["alarm.window=1"], result=FINISHED))
+    assert verdict.lead_steps == 1
+    assert verdict.sentence.endswith("The reward collapsed 1 step after the first alarm (mismatch, step 12).")
+
+
 def test_the_probe_tells_the_engine_from_age(tmp_path):
-    rows = healthy(d_bar=0.5, **{"probe/d_bar": 0.5, "probe/policy": 0.1, "probe/engine": 0.4})
+    probe = {"probe/d_bar": 0.5, "probe/policy": 0.1, "probe/engine": 0.4, "probe/engine_abs": 0.45, "probe/tokens": 9}
+    rows = healthy(d_bar=0.5, **probe)
     verdict = diagnose(run_dir(tmp_path / "run", rows, overrides=["objective.name=naive"], result=FINISHED))
-    assert any("about 80% of d_bar is the engine's (a probe" in line for line in verdict.evidence)
+    assert (
+        "where it comes from, 20 probes of 180 tokens in steps 1-20: the engine adds 0.4 of d_bar 0.5 nats (80%), "
+        "updates of the policy the rest; alone it would make 0.45"
+    ) in verdict.evidence
     assert verdict.advice[0].startswith("80% of the mismatch comes from the engine")
     assert not any("naive" in line for line in verdict.advice)
+
+
+def test_the_engines_share_is_over_all_probes_and_not_over_the_last_steps(tmp_path):
+    def probe(tokens, d_bar, engine):
+        return {"probe/tokens": tokens, "probe/d_bar": d_bar, "probe/engine": engine}
+
+    rows = healthy(20)
+    rows[4] |= probe(100, 0.05, 0.01)
+    rows[10] |= probe(300, 0.09, 0.03)
+    rows[20] |= probe(100, 0.05, -0.01)  # the only one among the last 8 steps
+    rows[19] |= {"probe/tokens": 0, "probe/unattributed": 1.0}  # looked, and could split nothing
+    verdict = diagnose(run_dir(tmp_path / "run", rows, result=FINISHED))
+    assert verdict.engine is not None
+    assert verdict.engine.share == pytest.approx(
+        (100 * 0.01 + 300 * 0.03 - 100 * 0.01) / (100 * 0.05 + 300 * 0.09 + 100 * 0.05)
+    )
+    assert any("3 probes of 500 tokens in steps 4-20" in line for line in verdict.evidence)
+    told = verdict.to_dict()
+    assert told["engine"]["origin"] == "probe" and told["engine"]["steps"] == 3
+    assert told["numbers_cover"] == {"steps": 8, "first_step": 13, "last_step": 20}
+
+
+def test_every_number_says_which_steps_it_is_of(tmp_path):
+    rows = healthy(20, **{"positive/d_bar": 0.04, "negative/d_bar": 0.06})
+    for row in rows[1:13]:
+        row["abs_d_max"] = 9.0
+    verdict = diagnose(run_dir(tmp_path / "run", rows, result=FINISHED))
+    heads = (
+        "staleness, steps 13-20: ",
+        "mismatch, steps 13-20: ",
+        "tail of |d|, steps 13-20: ",
+        "by sign, steps 13-20: ",
+    )
+    for head in heads:
+        assert sum(line.startswith(head) for line in verdict.evidence) == 1, head
+    tail = next(line for line in verdict.evidence if line.startswith("tail"))
+    assert tail.endswith("99.9 % 0.5 nats (means of each step's), largest 1")
+    short = diagnose(run_dir(tmp_path / "short", healthy(3), result=FINISHED))
+    assert short.sentence.endswith("in 3 steps, d_bar 0.05 nats over all 3 steps.")
 
 
 def test_ages_are_pooled_by_their_tokens(tmp_path):
@@ -156,7 +251,7 @@ def test_ages_are_pooled_by_their_tokens(tmp_path):
     verdict = diagnose(run_dir(tmp_path / "run", rows, result=FINISHED))
     assert list(verdict.by_age) == ["age_0", "age_9", "age_10"]
     assert verdict.by_age["age_9"] == {"tokens": 40, "d_bar": pytest.approx((30 * 0.1 + 10 * 0.2) / 40)}
-    assert any("by age: d_bar 0.01 at age 0, 0.3 at age 10" in line for line in verdict.evidence)
+    assert any("by age, steps 1-2: d_bar 0.01 at age 0, 0.3 at age 10" in line for line in verdict.evidence)
 
 
 def dump(path, spread, *, n=4000, steps=1, **columns):
@@ -207,9 +302,10 @@ def test_ages_without_the_learners_version_say_nothing_about_the_engine(tmp_path
     relative = diagnose(dump(tmp_path / "a.parquet", 0.1, **versions))
     assert not any("engine" in line for line in relative.evidence)
     known = versions | {"learner_version": lambda n: np.full(n, 2)}
-    assert any(
-        "engine's (tokens of age 0)" in line for line in diagnose(dump(tmp_path / "b.parquet", 0.1, **known)).evidence
-    )
+    verdict = diagnose(dump(tmp_path / "b.parquet", 0.1, **known))
+    # versions 0, 1, 2 in turn: a third of 400 responses of 10 tokens has age 0
+    assert any("where it comes from, 1330 tokens of age 0 in step 1: there" in line for line in verdict.evidence)
+    assert verdict.engine is not None and verdict.engine.share == pytest.approx(1.0, abs=0.05)
 
 
 def test_the_command_prints_words_or_json(tmp_path, capsys):

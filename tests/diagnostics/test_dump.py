@@ -144,9 +144,50 @@ def test_the_map_goes_before_what_is_recognised(tmp_path):
             parse_mapping([wrong])
 
 
+@pytest.mark.parametrize(
+    ("columns", "mapping", "said"),
+    [
+        (
+            ["policy_logp", "x"],
+            None,
+            "no column for sampler_logp: 'policy_logp' is there, policy_logp as lagproof has it, ",
+        ),
+        (["sampler_logp"], None, "no column for policy_logp: 'sampler_logp' is there"),
+        (["action_log_probs"], None, "as OpenRLHF and SkyRL has it, and not rollout_log_probs or rollout_logprobs"),
+        (["old_log_probs"], None, "--map policy_logp=old_log_probs --map sampler_logp=<column>"),
+        (
+            ["a", "b"],
+            {"sampler_logp": "a"},
+            "no column for policy_logp: only sampler_logp was named (a); there are a, b",
+        ),
+        (["a", "b"], None, "no column for policy_logp and sampler_logp: looked for policy_logp and sampler_logp; "),
+    ],
+)
+def test_only_what_is_missing_is_said_to_be_missing(columns, mapping, said):
+    with pytest.raises(InputError) as error:
+        resolve(columns, mapping)
+    assert said in str(error.value)
+
+
+@pytest.mark.parametrize("layout", ["parquet", "jsonl"])
+def test_text_is_not_taken_for_one_number_a_row(layout, tmp_path):
+    rows = [{"policy_logp": "[-1.0, -2.0]", "sampler_logp": "[-1.0, -2.0]"}]
+    path = tmp_path / f"dump.{layout}"
+    parquet(path, as_columns(rows)) if layout == "parquet" else jsonl(path, rows)
+    with pytest.raises(InputError, match=r"'policy_logp' is string: must hold numbers, or lists of them: lists that"):
+        read_dump(path)
+
+
+@pytest.mark.parametrize(("listed", "single"), [("policy_logp", "sampler_logp"), ("sampler_logp", "policy_logp")])
+def test_a_number_a_response_is_no_number_a_token(listed, single, tmp_path):
+    path = parquet(tmp_path / "dump.parquet", {listed: [[-1.0, -2.0]], single: [-3.0], "response": [0]})
+    with pytest.raises(InputError, match=f"'{listed}' holds lists and column '{single}' one number a row"):
+        read_dump(path)
+
+
 def test_the_sampler_of_one_trainer_is_not_taken_for_that_of_another():
     assert resolve(["logprobs", "policy_logp", "sampler_logp"])["sampler_logp"] == "sampler_logp"
-    with pytest.raises(InputError, match="no column for policy_logp and sampler_logp"):
+    with pytest.raises(InputError, match="no column for sampler_logp: 'old_log_probs' is there"):
         resolve(["logprobs", "old_log_probs"])
 
 

@@ -13,9 +13,12 @@ import torch
 
 import lagproof as lp
 from lagproof.config import Config
+from lagproof.diagnostics.choices import parse
 from lagproof.diagnostics.commands import run_whatif
 from lagproof.diagnostics.dump import read_dump
-from lagproof.diagnostics.whatif import parse, whatif
+from lagproof.diagnostics.pieces import pieces
+from lagproof.diagnostics.tail import EDGES
+from lagproof.diagnostics.whatif import whatif
 from lagproof.errors import ConfigError, InputError, UnknownNameError
 from lagproof.rules import TABLE
 
@@ -127,7 +130,7 @@ def test_sat_cannot_act_beyond_the_clip(tmp_path):
     )
     finding = found["sat-grpo"].finding
     assert "sat-grpo cannot act on this data" in finding.sentence and "it is grpo on every token" in finding.sentence
-    assert "not below log(1 + high) = 0.182 and -log(1 - low) = 0.223" in finding.sentence
+    assert "at or above log(1 + high) = 0.182 and -log(1 - low) = 0.223: it is grpo" in finding.sentence
     assert finding.numbers["can_act_high"] == finding.numbers["can_act_low"] == 0 and found["sat-grpo"].differs == 0
 
 
@@ -135,13 +138,18 @@ def test_sat_with_a_closed_gate(tmp_path):
     finding = by_label(whatif(with_log_ratios(tmp_path / "d.parquet", [0.0] * 20 + [0.1]), ["sat-grpo"]))[
         "sat-grpo"
     ].finding
-    assert "cannot act" in finding.sentence and "0, so the gate stays closed" in finding.sentence
+    assert "cannot act" in finding.sentence and "q of tokens is 0 nats, so the gate stays closed" in finding.sentence
 
 
 def test_sat_can_act_below_the_clip(tmp_path):
     d = [0.01 * i for i in range(10)] + [0.17, 0.17]  # the .9 quantile is below .17 < log(1.2)
     found = by_label(whatif(with_log_ratios(tmp_path / "d.parquet", d), ["sat-grpo"]))["sat-grpo"]
-    assert "sat-grpo can act:" in found.finding.sentence and "nats, below log" in found.finding.sentence
+    # the two that are gated have r = exp(.17), the others exp(0) to exp(.09)
+    gone, all_of_it = 2 * math.exp(0.17), sum(math.exp(x) for x in d)
+    assert found.finding.sentence.startswith(
+        f"sat-grpo rejects 2 of 12 tokens (16.67%, {gone / all_of_it:.2%} of the gradient mass) that grpo keeps: q of"
+    )
+    assert "below log(1 + high) = 0.182 and below -log(1 - low) = 0.223" in found.finding.sentence
     assert found.finding.numbers["changed"] == pytest.approx(2 / 12) == found.differs
 
 
@@ -150,7 +158,48 @@ def test_sat_can_act_between_the_two_limits_on_the_way_down_only(tmp_path):
     path = with_log_ratios(tmp_path / "d.parquet", d, advantage=-1.0)
     finding = by_label(whatif(path, ["sat-grpo"]))["sat-grpo"].finding
     assert (finding.numbers["can_act_high"], finding.numbers["can_act_low"]) == (0, 1)
-    assert "can act in some steps" in finding.sentence and finding.numbers["changed"] == pytest.approx(1 / 21)
+    assert "not below log(1 + high) = 0.182 and below -log(1 - low) = 0.223" in finding.sentence
+    assert finding.numbers["changed"] == pytest.approx(1 / 21)
+
+
+def of_steps(path, *steps, advantage=1.0):
+    """One response a step with these log-ratios."""
+    policy, sampler = [[-2.0 + x for x in d] for d in steps], [[-2.0] * len(d) for d in steps]
+    return write(path, policy, sampler, [advantage] * len(steps), step=list(range(len(steps))))
+
+
+def test_sat_says_in_how_many_steps_its_quantile_is_below_each_limit(tmp_path):
+    # q (the .9 quantile of equal values) is .1, .2, .3 and 0; one token beyond it in the first step, r = exp(.15)
+    path = of_steps(tmp_path / "d.parquet", [0.1] * 20 + [0.15], [0.2] * 20, [0.3] * 20, [0.0] * 20)
+    finding = by_label(whatif(path, ["sat-grpo"]))["sat-grpo"].finding
+    assert finding.sentence.startswith("sat-grpo rejects 1 of 81 tokens (1.23%, ")
+    assert finding.sentence.endswith(
+        "below log(1 + high) = 0.182 in 1 of 4 steps and below -log(1 - low) = 0.223 in 2 of 4 steps "
+        "(0 in 1, where the gate stays closed)"
+    )
+    assert (finding.numbers["can_act_high"], finding.numbers["can_act_low"]) == (0.25, 0.5)
+
+
+def test_sat_that_could_act_and_changes_nothing_does_not_say_both(tmp_path):
+    path = of_steps(tmp_path / "d.parquet", [0.1] * 20, [0.3] * 20)  # nothing lies beyond the quantile
+    sentence = by_label(whatif(path, ["sat-grpo"]))["sat-grpo"].finding.sentence
+    assert sentence.startswith("sat-grpo rejects none of 40 tokens that grpo keeps: q of tokens is 0.2 nats (median")
+    assert "below log(1 + high) = 0.182 in 1 of 2 steps and below -log(1 - low) = 0.223 in 1 of 2" in sentence
+
+
+@pytest.mark.parametrize(
+    ("steps", "said"),
+    [
+        (([0.3] * 20 + [0.1], [0.4] * 20), "-log(1 - low) = 0.223 in all 2 steps: it is grpo"),
+        (
+            ([0.3] * 20, [0.0] * 20),
+            "in 1 of 2 steps and 0, where the gate stays closed, in the others: it is grpo on every token",
+        ),
+    ],
+)
+def test_sat_that_never_can_says_why(steps, said, tmp_path):
+    sentence = by_label(whatif(of_steps(tmp_path / "d.parquet", *steps), ["sat-grpo"]))["sat-grpo"].finding.sentence
+    assert "cannot act on this data" in sentence and said in sentence
 
 
 def test_sat_on_responses_is_judged_by_their_quantile(tmp_path):
@@ -224,6 +273,67 @@ def test_the_command_prints_a_table_or_json(tmp_path, capsys):
     assert run_whatif(path, ["sat-grpp"], as_json=True) == 2
     assert "did you mean" in json.loads(capsys.readouterr().out)["error"]
     assert run_whatif(tmp_path / "nothing") == 2
+
+
+def test_weighing_piece_by_piece_changes_no_number(tmp_path, monkeypatch):
+    path = random_dump(tmp_path / "d.parquet", steps=2)
+    whole = whatif(path)
+    monkeypatch.setattr("lagproof.diagnostics.pieces.PIECE_TOKENS", 11)
+    monkeypatch.setattr("lagproof.diagnostics.tally.BLOCK_TOKENS", 4)
+    cut = whatif(path)
+    for a, b in zip(whole.comparisons, cut.comparisons, strict=True):
+        assert a.differs == b.differs and a.mass.keys() == b.mass.keys() and a.choice == b.choice
+        for name in a.mass:
+            assert [*a.mass[name].shares.values()] == pytest.approx([*b.mass[name].shares.values()], rel=1e-6), name
+        assert b.stats == pytest.approx(a.stats, rel=1e-6)
+        assert (a.finding is None) == (b.finding is None)
+        assert a.finding is None or a.finding.sentence == b.finding.sentence
+    assert np.array(cut.cosines) == pytest.approx(np.array(whole.cosines), rel=1e-6)
+    assert {u: (m.up.above.tolist(), m.down.tokens) for u, m in cut.moves.items()} == {
+        u: (m.up.above.tolist(), m.down.tokens) for u, m in whole.moves.items()
+    }
+
+
+def test_a_response_longer_than_a_piece_stays_whole():
+    response = torch.tensor([1, 1, 1, 2, 4, 4])  # responses 0 and 3 have no token
+    tokens = lp.TokenBatch(torch.zeros(6), torch.zeros(6), response, 6)
+    found = {}
+    for size in (1, 2, 4, 100):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("lagproof.diagnostics.pieces.PIECE_TOKENS", size)
+            found[size] = [(s.start, s.stop) for s in pieces(tokens)]
+    assert found == {1: [(0, 3), (3, 4), (4, 6)], 2: [(0, 3), (3, 4), (4, 6)], 4: [(0, 4), (4, 6)], 100: [(0, 6)]}
+
+
+def test_cosines_of_each_two_are_those_of_the_weights_over_all_steps(tmp_path):
+    path = random_dump(tmp_path / "d.parquet")
+    names = ["grpo", "spo", "tis", "asympo"]
+    found = whatif(path, names)
+    vectors = {
+        name: np.concatenate(
+            [lp.objective(name).weigh(b.tokens).weight.double().numpy() for b in read_dump(path).batches]
+        )
+        for name in names
+    }
+    for i, a in enumerate(names):
+        for j, b in enumerate(names):
+            u, v = vectors[a], vectors[b]
+            assert found.cosines[i][j] == pytest.approx(u @ v / np.linalg.norm(u) / np.linalg.norm(v), rel=1e-9)
+    assert found.cosines[1][2] < 0.9999 and found.comparisons[1].cosine == found.cosines[0][1]
+
+
+def test_how_far_tokens_and_responses_have_moved(tmp_path):
+    # d = .3, -.12 | .02; means of the responses .09 and .02; the third token of the first one has no log-probability
+    path = write(tmp_path / "d.parquet", [[-1.0, -1.0, -1.0], [-1.0]], [[-1.3, -0.88, math.nan], [-1.02]], [1.0, -1.0])
+    found = whatif(path, ["grpo"]).moves
+
+    def shares(tail):
+        """At .01, .1 and 1 nats."""
+        return [int(tail.above[np.searchsorted(EDGES, 0.999 * x)]) / tail.tokens for x in (0.01, 0.1, 1.0)]
+
+    assert shares(found["tokens"].up) == pytest.approx([2 / 3, 1 / 3, 0])
+    assert shares(found["tokens"].down) == pytest.approx([1 / 3, 1 / 3, 0])
+    assert shares(found["responses"].up) == [1, 0, 0] and shares(found["responses"].down) == [0, 0, 0]
 
 
 def test_tokens_that_cannot_be_scored_count_for_neither(tmp_path):

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from lagproof.diagnostics.tail import EDGES, Tail
 from lagproof.experiments.rundata import RunData
-from lagproof.report.tails import EDGES, Tail, tail
+from lagproof.report.tails import tail
 
 
 def run(path: Path, rows: list[dict[str, Any]], steps: int = 2, name: str = "step-000002.parquet") -> RunData:
