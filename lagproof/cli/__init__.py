@@ -206,7 +206,10 @@ def doctor(
     raise typer.Exit(run_doctor(path, _mapping(map_), as_json=as_json))
 
 
-@app.command(help="What other objectives would have done with exactly these tokens.")
+@app.command(
+    help="What other objectives would have done with exactly these tokens. PATH is a run directory, or a parquet or "
+    "JSON Lines dump of another trainer."
+)
 def whatif(
     path: Annotated[Path, typer.Argument(help="run directory or dump")],
     objectives: Annotated[
@@ -217,11 +220,11 @@ def whatif(
     ] = None,
     map_: MapOption = None,
     as_json: JsonOption = False,
+    out: Annotated[Path | None, typer.Option(help="also a page of it, to this file", show_default=False)] = None,
 ) -> None:
-    from lagproof.diagnostics.commands import run_whatif
+    from lagproof.cli.comparing import compare_objectives as run
 
-    names = None if objectives is None else objectives.split(",")
-    raise typer.Exit(run_whatif(path, names, _mapping(map_), present=present, as_json=as_json))
+    raise typer.Exit(run(path, objectives, _mapping(map_), present=present, as_json=as_json, out=out))
 
 
 def _mapping(pairs: list[str] | None) -> dict[str, str] | None:

@@ -1,5 +1,6 @@
-"""A run or a comparison as one self-contained HTML page that works offline."""
+"""A run, a comparison or a ``whatif`` as one self-contained HTML page that works offline."""
 
 from lagproof.report.build import write, write_comparison, write_report
+from lagproof.report.whatif import write_whatif
 
-__all__ = ["write", "write_comparison", "write_report"]
+__all__ = ["write", "write_comparison", "write_report", "write_whatif"]

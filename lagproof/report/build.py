@@ -131,7 +131,7 @@ def _page_of_many(
         files=files,
         command=command,
         problems=[note for run in runs for note in run.notes] + problems,
-        footer=_footer(),
+        footer=footer(),
     )
 
 
@@ -148,7 +148,7 @@ def _page_of_one(run: RunData, title: str | None, command: str | None) -> Page:
         files=[("Configuration (config.toml)", _toml(run.config))],
         command=command or shlex.join(["lagproof", "train", str(run.path / "config.toml")]),
         problems=[*run.notes, *problems],
-        footer=_footer(),
+        footer=footer(),
     )
 
 
@@ -221,7 +221,8 @@ def _toml(config: Mapping[str, Any]) -> str:
     return tomli_w.dumps(config)
 
 
-def _footer() -> str:
+def footer() -> str:
+    """Where and with what a page was made."""
     about = machine()
     return (
         f"Page made with lagproof {about['lagproof']} on {about['system']}, {about['cores']} cores, "

@@ -45,11 +45,9 @@ def results(findings: Findings, keys: Mapping[str, int]) -> str:
         values.append(collapsed(cell))
         kinds = ["first"] if i == 0 or cells[i - 1].lag != cell.lag else []
         kinds += ["collapsed"] if cell.collapsed else []
-        rows.append(_row(swatch(keys[cell.label]) + escape(cell.label), values, kinds))
+        rows.append(row(swatch(keys[cell.label]) + escape(cell.label), values, kinds))
     remarks = "".join(f"<li>{escape(note)}</li>" for note in notes(findings))
-    return (
-        f'<section><h2>Results</h2>{_table(["objective", *headings], rows)}<ul class="notes">{remarks}</ul></section>'
-    )
+    return f'<section><h2>Results</h2>{table(["objective", *headings], rows)}<ul class="notes">{remarks}</ul></section>'
 
 
 def alarms(findings: Findings, keys: Mapping[str, int]) -> str:
@@ -61,10 +59,10 @@ def alarms(findings: Findings, keys: Mapping[str, int]) -> str:
     for i, cell in enumerate(cells):
         first = i == 0 or cells[i - 1].lag != cell.lag
         values = [str(cell.lag), rang(cell.first_alarm), rang(cell.first_red)]
-        rows.append(_row(swatch(keys[cell.label]) + escape(cell.label), values, ["first"] if first else []))
+        rows.append(row(swatch(keys[cell.label]) + escape(cell.label), values, ["first"] if first else []))
     caption = '<p class="caption">The step: median over the seeds in which one rang, range, and how many seeds.</p>'
     headings = ["objective", "lag", "first alarm", "first red alarm"]
-    return f"<section><h2>First alarms</h2>{caption}{_table(headings, rows)}</section>"
+    return f"<section><h2>First alarms</h2>{caption}{table(headings, rows)}</section>"
 
 
 def differences(findings: Findings, keys: Mapping[str, int]) -> str:
@@ -83,11 +81,11 @@ def differences(findings: Findings, keys: Mapping[str, int]) -> str:
             values.append(number(difference.estimates, name, form))
             values += [interval(difference.estimates, name, form)] if with_interval else []
         first = i == 0 or found[i - 1].lag != difference.lag
-        rows.append(_row(swatch(keys[difference.label]) + escape(difference.label), values, ["first"] if first else []))
+        rows.append(row(swatch(keys[difference.label]) + escape(difference.label), values, ["first"] if first else []))
     caption = (
         '<p class="caption">Each run minus the baseline\'s run of the same seed and lag, then the mean over seeds.</p>'
     )
-    return f"<section><h2>Differences, seed by seed</h2>{caption}{_table(['objective', *headings], rows)}</section>"
+    return f"<section><h2>Differences, seed by seed</h2>{caption}{table(['objective', *headings], rows)}</section>"
 
 
 MAX_OPEN = 4
@@ -110,12 +108,14 @@ def _claim(judged: Judged) -> str:
     return f'<div class="claim"><p>{escape(judged.claim.text)} {verdict}</p>{numbers}</div>'
 
 
-def _row(name: str, values: Sequence[str], kinds: Sequence[str]) -> str:
+def row(name: str, values: Sequence[str], kinds: Sequence[str] = ()) -> str:
+    """A row of a table; ``name`` is HTML, the values are text."""
     cells = "".join(f"<td{' class=range' if v.startswith('[') else ''}>{escape(v)}</td>" for v in values)
     return f'<tr class="{" ".join(kinds)}"><td class="name">{name}</td>{cells}</tr>'
 
 
-def _table(headings: Sequence[str], rows: Sequence[str]) -> str:
+def table(headings: Sequence[str], rows: Sequence[str]) -> str:
+    """Rows under headings, of which the first is that of the names; wider ones scroll."""
     head = "".join(
         f'<th scope="col"{" class=name" if i == 0 else ""}>{escape(heading)}</th>' for i, heading in enumerate(headings)
     )

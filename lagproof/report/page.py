@@ -48,7 +48,7 @@ class Page:
     Attributes:
         title: heading.
         lead: what was run, in a line or two.
-        verdict: the findings, a sentence each; ``bad`` if one is a failure.
+        verdict: the findings, a sentence each, or what it is about and the sentence; ``bad`` if one is a failure.
         sections: charts, and tables as HTML; a figure without a panel is its caption only.
         files: heading and text of what can be unfolded at the end (configurations).
         command: what made the data, for a shell.
@@ -58,7 +58,7 @@ class Page:
 
     title: str
     lead: str
-    verdict: Sequence[str]
+    verdict: Sequence[str | tuple[str, str]]
     bad: bool
     sections: Sequence[Figure | str]
     files: Sequence[tuple[str, str]]
@@ -75,7 +75,7 @@ def render(page: Page) -> str:
     body = [
         f"<h1>{escape(page.title)}</h1>",
         f'<p class="lead">{escape(page.lead)}</p>' if page.lead else "",
-        f'<ul class="{kind}">{_items(page.verdict)}</ul>' if page.verdict else "",
+        f'<ul class="{kind}">{_verdict(page.verdict)}</ul>' if page.verdict else "",
         "<noscript><p>The charts need JavaScript, which is inside this file; the numbers below do not.</p></noscript>",
         *sections,
         _origin(page),
@@ -168,6 +168,15 @@ def _origin(page: Page) -> str:
         parts.append(f'<p>What could not be read:</p><ul class="notes">{_items(page.problems)}</ul>')
     parts.append(f'<p class="caption">{escape(page.footer)}</p>')
     return f"<section>{''.join(parts)}</section>"
+
+
+def _verdict(findings: Sequence[str | tuple[str, str]]) -> str:
+    return "".join(
+        f"<li>{escape(found)}</li>"
+        if isinstance(found, str)
+        else f"<li><strong>{escape(found[0])}</strong> {escape(found[1])}</li>"
+        for found in findings
+    )
 
 
 def _items(sentences: Sequence[str]) -> str:

@@ -131,8 +131,13 @@ def _mass(run: RunData) -> Figure | None:
     return Figure("Gradient mass by sign and age", caption, {}, [Panel("", spec, keys)])
 
 
+WAITS = ("time/learner_wait_s", "time/rollout_wait_s")
+ONE_PROCESS = "One process samples and learns in turn, so neither side waits for the other: there is no waiting time."
+
+
 def _time(run: RunData) -> Figure | None:
-    found = _row(run, "Time", "", TIME)
+    waits = any(name in row for row in run.rows for name in WAITS)
+    found = _row(run, "Time", "" if waits else ONE_PROCESS, TIME)
     spent = parts.time_spent(run)
     if found is None or spent is None:
         return found

@@ -1,0 +1,233 @@
+"""The page of ``lagproof whatif``: what other objectives would have done with the same tokens."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+
+from lagproof.diagnostics.bins import bands
+from lagproof.diagnostics.findings import HIGH, LOW, limits
+from lagproof.diagnostics.tail import Tail
+from lagproof.diagnostics.whatif import Comparison, WhatIf
+from lagproof.diagnostics.words import percent, verdicts
+from lagproof.report import bars, charts, colours
+from lagproof.report.build import footer
+from lagproof.report.html_tables import row, table
+from lagproof.report.page import Figure, Page, Panel, save
+from lagproof.report.survival import Mark, survival
+from lagproof.rules.clip import Clip, Level
+
+MAX_BANDS = 8
+TAIL_RANGE = 1e-5
+"""How far below the largest value the plot of a tail begins, unless a limit lies lower."""
+DASHED = colours.NUM_COLOURS
+
+UNITS = {
+    Level.TOKEN: ("tokens", "Tokens", "|d| in nats"),
+    Level.RESPONSE: ("responses", "Responses", "|mean d| in nats"),
+}
+"""What a clip is about: its name in ``WhatIf.moves``, the heading, and the axis."""
+
+
+def write_whatif(found: WhatIf, out: Path, *, command: str | None = None) -> Path:
+    """Write the page of a comparison of objectives on the same tokens.
+
+    Args:
+        found: see :func:`lagproof.diagnostics.whatif.whatif`.
+        out: the file.
+        command: what made it, for a shell.
+
+    Raises:
+        RunDirError: it cannot be written.
+    """
+    steps = f"{found.steps} step{'s' if found.steps != 1 else ''}"
+    page = Page(
+        title=f"What if: {Path(found.path).resolve().name}",
+        lead=f"{found.tokens} tokens of {steps}, weighed by each objective and compared with {found.present}. "
+        "Nothing was trained.",
+        verdict=verdicts(found),
+        bad=False,
+        sections=[
+            _overall(found),
+            _fates(found),
+            *_by_age(found),
+            _moves(found),
+            _cosines(found),
+            *_scales(found),
+            _notes(found),
+        ],
+        files=[],
+        command=command or shlex.join(["lagproof", "whatif", found.path, "--out", str(out)]),
+        problems=[],
+        footer=footer(),
+    )
+    return save(page, out)
+
+
+def _overall(found: WhatIf) -> str:
+    rows: list[str] = []
+    for k, c in enumerate(found.comparisons):
+        shares = c.mass[""].shares
+        values = [percent(c.differs)]
+        values += [percent(shares.get(name)) for name in ("kept", "removed", "added")]
+        values += ["-" if c.cosine is None else f"{c.cosine:.3f}"]
+        values += [percent(c.stats.get(name)) for name in ("clipped_high", "clipped_low")]
+        values += [c.choice.advantage, c.choice.reduction]
+        rows.append(row(escape(c.choice.label) + (" (now)" if k == 0 else ""), values))
+    heads = ["objective", "differs", "kept", "removed", "added", "cosine", "up", "down", "advantage", "reduction"]
+    return _section(
+        f"Against {found.present}",
+        "differs: tokens with another weight. kept, removed, added: gradient mass (the sum of |weight|), as shares of "
+        f"that of {found.present}. cosine: of the two vectors of weights. up, down: tokens clipped above and below.",
+        table(heads, rows),
+    )
+
+
+def _fates(found: WhatIf) -> Figure:
+    others = found.comparisons[1:]
+    sides = {
+        heading: {c.choice.label: c.mass[name].shares if name in c.mass else {} for c in others}
+        for name, heading in (("positive/", "Advantage > 0"), ("negative/", "Advantage < 0"))
+        if any(name in c.mass for c in found.comparisons)
+    }
+    domain = bars.domain_of(sides.values())
+    panels = [Panel(heading, bars.fates(shares, domain)) for heading, shares in sides.items()]
+    caption = (
+        f"Of the mass that {found.present} puts on the tokens of each sign (dashed: all of it): to the right what an "
+        "objective keeps and adds, to the left what it removes. A factor that all weights share shows as added, or as "
+        "removed, and not in the cosine."
+    )
+    title = "Gradient mass kept, removed and added"
+    return Figure(title, caption, bars.KINDS, panels) if others else Figure(title, "No other objective.", {}, ())
+
+
+def _by_age(found: WhatIf) -> list[Figure | str]:
+    ages = found.comparisons[0].ages
+    if len(ages) < 2:
+        return []
+    parts = bands(ages, MAX_BANDS)
+    mass = {c.choice.label: [c.together(names).other for names in parts.values()] for c in found.comparisons}
+    youngest = [int(band.partition("-")[0]) for band in parts]
+    caption = (
+        "Age: updates between the version that sampled a token and the learner's. Each bar is one objective's mass."
+    )
+    figure = Figure("Gradient mass by age", caption, {}, [Panel("", bars.ages(mass, list(parts), youngest))])
+    rows: list[str] = []
+    for c in found.comparisons[1:]:
+        shares = [c.together(names).shares.get("removed") for names in parts.values()]
+        rows.append(_heat_row(c.choice.label, [(percent(x), x) for x in shares]))
+    removed = _section(
+        "Removed, by age",
+        f"Share of the mass that {found.present} puts on tokens of these ages that an objective takes away.",
+        table(["age, updates", *parts], rows),
+    )
+    return [figure, removed] if rows else [figure]
+
+
+def _moves(found: WhatIf) -> Figure:
+    title = "How far tokens have moved, and where the limits are"
+    levels = {c.choice.objective.level for c in found.comparisons if isinstance(c.choice.objective, Clip)}
+    panels: list[Panel] = []
+    for level, (unit, heading, axis) in UNITS.items():
+        if unit in found.moves and (level in levels or level is Level.TOKEN):
+            moved = found.moves[unit]
+            tails = {"towards likelier, d > 0": moved.up, "towards unlikelier, d < 0": moved.down}
+            panels.append(_tails(heading, axis, tails, _limits(found.comparisons, level)))
+    caption = (
+        f"Share of all tokens, or responses, that have moved at least so far from their sampler. Dashed: where a clip "
+        f"begins, {HIGH} for d > 0 and A > 0, {LOW} for d < 0 and A < 0. Line in a band: SAT's q, the median and the "
+        "range over the steps; SAT acts only where q is below a limit. Both axes are logarithmic."
+    )
+    return Figure(title, caption if panels else "No token has both log-probabilities.", {}, panels)
+
+
+def _limits(comparisons: Sequence[Comparison], level: Level) -> dict[str, tuple[int, Mark]]:
+    """A line for each limit that some objective has, and one for each quantile; with colour and dash."""
+    out: dict[str, tuple[int, Mark]] = {}
+    quantiles = 2
+    for c in comparisons:
+        rule = c.choice.objective
+        if not isinstance(rule, Clip) or rule.level is not level:
+            continue
+        for number, (formula, x) in enumerate(zip((HIGH, LOW), limits(rule), strict=True)):
+            if math.isfinite(x):
+                label = f"{formula} = {x:.3g}"
+                out.setdefault(label, (DASHED + number, Mark(label, x)))
+        n = {} if c.finding is None else c.finding.numbers
+        if "limit_high" in n and n["q_median"] > 0:
+            label = f"q of {c.choice.label}: {n['q_median']:.3g}"
+            out[label] = (quantiles, Mark(label, n["q_median"], n["q_min"], n["q_max"]))
+            quantiles += 1
+    return out
+
+
+def _tails(heading: str, axis: str, tails: Mapping[str, Tail], lines: Mapping[str, tuple[int, Mark]]) -> Panel:
+    """Tails by label, with lines where something begins."""
+    points = {label: tail.points() for label, tail in tails.items()}
+    keys = {label: number for number, label in enumerate(tails)} | {label: n for label, (n, _) in lines.items()}
+    marks = [mark for _, mark in lines.values()]
+    values = [x for found in points.values() for x, _ in found]
+    _, top = charts.log_domain([*values, *(m.x for m in marks)]) or (0.0, 1.0)
+    lowest = min([top * TAIL_RANGE, *(m.x for m in marks)])
+    low = max(10.0 ** math.floor(math.log10(lowest)), 10.0 ** math.floor(math.log10(min(values, default=lowest))))
+    share = charts.log_domain([y for found in points.values() for _, y in found], 0.0) or (0.1, 1.0)
+    return Panel(heading, survival(points, keys, ((low, top), share), title=axis, marks=marks), keys)
+
+
+def _cosines(found: WhatIf) -> str:
+    labels = [c.choice.label for c in found.comparisons]
+    rows = [
+        _heat_row(label, [("-" if x is None else f"{x:.2f}", x) for x in cosines])
+        for label, cosines in zip(labels, found.cosines, strict=True)
+    ]
+    return _section(
+        "Which objectives pull the same way",
+        "Cosine of the vectors of weights of each two objectives, over all tokens and steps. 1: the same direction, "
+        "whatever their sizes.",
+        table(["cosine", *labels], rows),
+    )
+
+
+def _scales(found: WhatIf) -> list[Figure]:
+    """The factors of objectives that scale responses."""
+    out: list[Figure] = []
+    for c in found.comparisons:
+        if c.finding is None or not c.finding.tails:
+            continue
+        n = c.finding.numbers
+        label = f"floor of S: {n['floor']:g}"
+        floor = {label: (DASHED + 2, Mark(label, n["floor"]))} if n["floored"] else {}
+        panel = _tails("", "factor 1 / S", c.finding.tails, floor)
+        caption = (
+            f"{c.choice.label} multiplies each response by 1 / S, S its mean negative log-probability. Share of the "
+            f"responses of each sign with a factor of at least x. Median {n['median']:.3g}, largest "
+            f"{n['largest']:.3g}; {n['floored']:.0f} of {n['responses']:.0f} responses are at the floor."
+        )
+        out.append(Figure(f"Scale factors of {c.choice.label}", caption, {}, [panel]))
+    return out
+
+
+def _notes(found: WhatIf) -> str:
+    items = "".join(f"<li>{escape(note)}</li>" for note in found.notes)
+    return f'<section><h2>Notes</h2><ul class="notes">{items}</ul></section>' if items else ""
+
+
+def _section(title: str, caption: str, body: str) -> str:
+    return f'<section><h2>{escape(title)}</h2><p class="caption">{escape(caption)}</p>{body}</section>'
+
+
+def _heat_row(label: str, cells: Sequence[tuple[str, float | None]]) -> str:
+    """Cells that are the darker, the larger the size of their number; below 0 in another colour."""
+    tinted = "".join(
+        f'<td class="heat{" minus" if (x or 0.0) < 0 else ""}" style="--heat: {_tint(x):.0f}%">{escape(text)}</td>'
+        for text, x in cells
+    )
+    return f'<tr><td class="name">{escape(label)}</td>{tinted}</tr>'
+
+
+def _tint(x: float | None) -> float:
+    """Percent of colour; squared, so that .9 and 1 can be told apart."""
+    return 0.0 if x is None else 60.0 * min(1.0, abs(x)) ** 2
