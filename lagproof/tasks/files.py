@@ -6,6 +6,9 @@ import importlib
 import importlib.util
 import json
 import re
+import socket
+import urllib.parse
+import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -51,7 +54,7 @@ def has_split(source: Source) -> bool:
     if path.is_file() or not _is_hub_name(source.path):
         return False
     library = _library(source)
-    with _fetching(source):
+    with _fetching(source, library):
         return source.split in library.get_dataset_split_names(source.path, source.subset)
 
 
@@ -240,7 +243,7 @@ def _column(batch: Any, path: Sequence[str]) -> list[Any] | None:
 
 def _hub_rows(source: Source) -> Iterator[Row]:
     library = _library(source)
-    with _fetching(source):
+    with _fetching(source, library):
         data = library.load_dataset(source.path, source.subset, split=source.split)
     for number, values in enumerate(data):
         yield Row(f"{source.path} ({source.split}), row {number + 1}", values)
@@ -255,9 +258,23 @@ def _library(source: Source) -> Any:
     return importlib.import_module("datasets")
 
 
+def _find_hub(source: Source, config: Any) -> None:
+    """Fail at once where there is no network and no copy in the cache; the library alone would try for half a minute.
+
+    Raises:
+        OSError: the host of the hub has no address.
+    """
+    proxied = any(urllib.request.getproxies().get(scheme) for scheme in ("http", "https", "all"))
+    cached = any(Path(config.HF_DATASETS_CACHE).glob(f"{source.path.split('/')[0]}___*"))
+    host = urllib.parse.urlsplit(config.HF_ENDPOINT).hostname
+    if not cached and not proxied and not config.HF_HUB_OFFLINE and host is not None:
+        socket.getaddrinfo(host, 443)
+
+
 @contextmanager
-def _fetching(source: Source) -> Iterator[None]:
+def _fetching(source: Source, library: Any) -> Iterator[None]:
     try:
+        _find_hub(source, library.config)
         yield
     except Exception as error:  # the library raises errors of many libraries: network, names, formats
         raise InputError(

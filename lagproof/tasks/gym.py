@@ -101,7 +101,7 @@ class GymTask:
     def _problem(self, split: str, number: int, index: int) -> Problem:
         found = item(self._generator, self._params, index)
         prompt = self._prompting.prompt(str(found["question"]))
-        gold = str(found.get("answer", ""))
+        gold = "" if found["answer"] is None else str(found["answer"])  # some problems have many right answers
         identity = f"{self.name}-{split}-{number}"
         return Problem(identity, prompt, gold, self.name, {"index": index}, self._prompting.stop)
 

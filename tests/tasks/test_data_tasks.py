@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import types
 from pathlib import Path
@@ -282,6 +283,7 @@ class FakeDatasets(types.ModuleType):
     """Stands for the datasets library: two splits of one data set, or no network."""
 
     online = True
+    config = types.SimpleNamespace(HF_ENDPOINT="http://localhost", HF_DATASETS_CACHE="/nowhere", HF_HUB_OFFLINE=False)
 
     def get_dataset_split_names(self, name: str, subset: str | None) -> list[str]:
         self._check()
@@ -307,6 +309,42 @@ def test_a_hugging_face_name(monkeypatch: pytest.MonkeyPatch) -> None:
     fake.online = False
     with pytest.raises(InputError, match=r"cannot be fetched \(ConnectionError.*path of the \.jsonl or \.parquet file"):
         tasks.build("gsm8k", {"path": "openai/gsm8k", "subset": "main"})
+
+
+def test_a_host_without_an_address_is_not_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    fake = FakeDatasets("datasets")
+    fake.__spec__ = types.SimpleNamespace()  # type: ignore[assignment]
+    monkeypatch.setitem(sys.modules, "datasets", fake)
+    for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
+        monkeypatch.delenv(name)
+    config = {**vars(FakeDatasets.config), "HF_ENDPOINT": "https://nowhere.invalid", "HF_DATASETS_CACHE": str(tmp_path)}
+    fake.config = types.SimpleNamespace(**config)
+    monkeypatch.setattr(FakeDatasets, "load_dataset", lambda *_, **__: pytest.fail("asked"))
+    with pytest.raises(InputError, match=r"cannot be fetched \(gaierror.*without a network download one of its files"):
+        tasks.build("gsm8k", {"path": "openai/gsm8k", "subset": "main"})
+    monkeypatch.undo()
+    monkeypatch.setitem(sys.modules, "datasets", fake)
+    (tmp_path / "openai___gsm8k").mkdir()
+    assert tasks.build("gsm8k", {"path": "openai/gsm8k", "subset": "main"}).size == 1
+
+
+@pytest.mark.slow
+def test_the_datasets_library_itself(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Its rows, lists and structs are what the loader reads; only the name is led to a folder."""
+    library: Any = pytest.importorskip("datasets")
+    load, splits, folder = library.load_dataset, library.get_dataset_split_names, str(tmp_path / "data")
+    for split, golds in (("train", "34 7 34"), ("test", "8")):
+        rows = [dapo(f"{split}-{gold}", gold) for gold in golds.split()]
+        write(tmp_path / "data" / f"{split}-00000-of-00001.parquet", rows)
+    monkeypatch.setattr(library, "load_dataset", lambda name, *a, **k: load(folder, *a, cache_dir=str(tmp_path), **k))
+    monkeypatch.setattr(library, "get_dataset_split_names", lambda name, subset: splits(folder, subset))
+    monkeypatch.setattr(library.config, "HF_ENDPOINT", "http://localhost")
+    task = tasks.build("dapo-math-17k", {"path": "owner/name"})
+    assert [task.problem(i).id for i in range(task.size or 0)] == ["train-34", "train-7"]
+    assert [task.eval_problem(i).gold for i in range(task.eval_size or 0)] == ["8"]
+    assert question(task) == dapo("", "34")["prompt"][0]["content"]
+    with pytest.raises(InputError, match=r"cannot be fetched .*no_such_split"):
+        tasks.build("dapo-math-17k", {"path": "owner/name", "split": "no_such_split"})
 
 
 def test_a_hugging_face_name_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -116,6 +116,29 @@ def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
         tasks.build("reasoning-gym", {"generator": "chain_sum"})
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("generator", "params"), [("chain_sum", {"max_terms": 3}), ("leg_counting", {}), ("polynomial_equations", {})]
+)
+def test_the_package_itself(generator: str, params: dict[str, int]) -> None:
+    pytest.importorskip("reasoning_gym")
+    task = tasks.build("reasoning-gym", {"generator": generator, "params": params, "size": 20})
+    trained, held_out = (list(map(make, range(20))) for make in (task.problem, task.eval_problem))
+    assert len({str(p.prompt) for p in (*trained, *held_out)}) == 40
+    said = [Answer(p, f"So \\boxed{{{p.gold}}}.") for p in (trained[0], held_out[3])]
+    said += [Answer(trained[0], text) for text in ("\\boxed{-1234567}", "\\boxed{nothing}", "nothing")]
+    grades = task.grade(said)
+    task.close()
+    assert [g.reason for g in grades] == ["correct", "correct", "wrong", "wrong", "unparsed"]
+    assert [g.reward for g in grades] == [1.0, 1.0, 0.0, 0.0, 0.0]
+
+
+@pytest.mark.slow
+def test_a_problem_of_the_package_with_many_right_answers_has_no_gold() -> None:
+    pytest.importorskip("reasoning_gym")
+    assert tasks.build("reasoning-gym", {"generator": "graph_color"}).problem(0).gold == ""
+
+
 def test_scorers_may_calculate_and_nothing_else() -> None:
     import sympy
 
