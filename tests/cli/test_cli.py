@@ -144,3 +144,19 @@ def test_examples_are_configurations(tmp_path):
     assert found
     for example in found:
         Config.load(example)
+
+
+def test_whatif_writes_a_page_where_one_is_asked_for(tmp_path):
+    rows = [{"policy_logp": [-1.0, -2.0], "sampler_logp": [-1.1, -1.9], "advantage": a} for a in (1.0, -1.0)]
+    (tmp_path / "dump.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    bare = lagproof("whatif", "dump.jsonl", "--objectives", "spo", cwd=tmp_path)
+    assert bare.returncode == 0 and not list(tmp_path.glob("*.html"))
+    args = ("whatif", "dump.jsonl", "--objectives", "spo", "--out", "pages/x.html")
+    done = lagproof(*args, cwd=tmp_path)
+    assert done.returncode == 0 and done.stdout.startswith(bare.stdout.rstrip()), done.stderr
+    assert done.stdout.splitlines()[-1] == "pages/x.html"
+    assert f"<pre>lagproof {' '.join(args)}</pre>" in (tmp_path / "pages" / "x.html").read_text()
+    told = json.loads(lagproof(*args, "--json", cwd=tmp_path).stdout)
+    assert told["page"] == "pages/x.html" and told["cosines"][0][0] == pytest.approx(1.0)
+    broken = lagproof(*args[:-1], "dump.jsonl/x.html", cwd=tmp_path)
+    assert broken.returncode == 2 and "cannot be written" in broken.stderr and "--out" in broken.stderr

@@ -183,6 +183,30 @@ def test_what_a_run_has_recorded_is_drawn_and_nothing_else(tmp_path: Path, headi
         vl_convert.vegalite_to_vega(re.sub(r'"@\w+"', '"#123456"', described))
 
 
+@pytest.mark.parametrize("waits", [{}, {"time/learner_wait_s": 0.5, "time/rollout_wait_s": 0.0}])
+def test_a_run_in_one_process_says_that_nobody_waits(tmp_path: Path, waits: dict[str, float]) -> None:
+    path = make_run(tmp_path / "r")
+    metrics = path / "metrics.jsonl"
+    rows = [json.loads(line) | {"time/step_s": 1.0} | waits for line in metrics.read_text().splitlines()]
+    metrics.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    text = visible(write([path]).read_text(encoding="utf-8"))
+    time = text[text.index("<h2>Time</h2>") :]
+    assert ("samples and learns in turn, so neither side waits" in time) is not bool(waits)
+    assert ("the learner waits</span>" in time) is bool(waits)
+
+
+def test_tied_batches_before_the_first_step_leave_the_page_as_it_is(tmp_path: Path) -> None:
+    path = make_run(tmp_path / "r")
+    before = write([path], tmp_path / "before.html").read_text(encoding="utf-8")
+    metrics = path / "metrics.jsonl"
+    first, *rest = metrics.read_text().splitlines()
+    tied = [json.dumps({"step": step, "reward": 0.0, "outcome": "tied", "time/step_s": 9.0}) for step in (0, 0, 40)]
+    metrics.write_text("\n".join([first, *tied[:2], *rest, tied[2]]) + "\n")
+    after = write([path], tmp_path / "after.html").read_text(encoding="utf-8")
+    said = "<li>3 batches made no step: no group had a signal, or gradients were not finite.</li>"
+    assert said in after and after.replace(said, "") == before
+
+
 def test_a_run_that_still_runs_is_not_judged(tmp_path: Path) -> None:
     path = make_run(tmp_path / "r", "naive", lag=8, stop_at=30)
     text = visible(write([path]).read_text(encoding="utf-8"))
