@@ -7,12 +7,14 @@ long as they agree and leave when they are done.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
+from transformers.cache_utils import DynamicLayer
 
 from lagproof.errors import RunStoppedError
 from lagproof.rollout.engine import Request, Sampling
@@ -20,6 +22,8 @@ from lagproof.rollout.stops import StopStrings, Texts
 
 DRAW_TOKENS = 64
 """Uniform numbers are drawn for this many tokens at a time, so that a stream does not depend on ``max_tokens``."""
+SHARED_TOKENS = 16
+"""Prompts that begin with this many tokens in common have them run once for all."""
 
 
 @dataclass(frozen=True)
@@ -43,14 +47,12 @@ def decode(
     """The responses of some requests, run as one batch; the caller sets evaluation mode and turns gradients off.
 
     Samples that agree so far, prompt included, are one row of the batch: a prompt is run once for all its samples, and
-    a row splits where its samples part. Prompts are padded on the left.
+    a row splits where its samples part. What all prompts begin with is run once too, as one row.
     """
     device = model.device
     row = torch.tensor([i for i, r in enumerate(requests) for _ in range(r.samples)], device=device)  # of each sample
-    ids, mask, position = _left_padded(requests, device)
-    positions = (torch.arange(ids.shape[1], device=device) - (ids.shape[1] - position)[:, None]).clamp_(min=0)
     cache = DynamicCache(config=model.config)
-    logits = _forward(model, ids, positions, mask, cache)
+    logits, mask, position = _read(model, [r.prompt_ids for r in requests], cache)
 
     strings = [r.stop for r in requests for _ in range(r.samples)]
     ends = _Ends(stop_ids, strings, texts, logits.shape[1], device)
@@ -82,11 +84,51 @@ def _split(row: Tensor, token: Tensor, vocabulary: int) -> tuple[Tensor, Tensor,
     return key % vocabulary, key // vocabulary, new_row
 
 
-def _left_padded(requests: Sequence[Request], device: torch.device) -> tuple[Tensor, Tensor | None, Tensor]:
+def _read(
+    model: PreTrainedModel, prompts: Sequence[Sequence[int]], cache: DynamicCache
+) -> tuple[Tensor, Tensor | None, Tensor]:
+    """Run the prompts: logits ``[R, V]``, which cached tokens are real ``[R, P]`` (``None``: all), lengths ``[R]``.
+
+    The cache then holds what they share, then the rest of each, padded on its left.
+    """
+    device = model.device
+    shared = _shared(prompts) if _sees_positions_only(model, cache) else 0
+    if shared:
+        start = torch.tensor([list(prompts[0][:shared])], device=device)
+        _forward(model, start, torch.arange(shared, device=device)[None], None, cache)
+        cache.batch_repeat_interleave(len(prompts))
+    ids, mask, lengths = _left_padded([prompt[shared:] for prompt in prompts], device)
+    padding = ids.shape[1] - lengths[:, None]
+    positions = shared + (torch.arange(ids.shape[1], device=device) - padding).clamp_(min=0)
+    if mask is not None:
+        mask = torch.cat([mask.new_ones(len(prompts), shared), mask], dim=1)
+    return _forward(model, ids, positions, mask, cache), mask, shared + lengths
+
+
+def _sees_positions_only(model: PreTrainedModel, cache: DynamicCache) -> bool:
+    """Whether masked tokens in between change nothing.
+
+    They would narrow a sliding window, pass through a recurrent state, and count in models that are not told positions.
+    """
+    told = "position_ids" in inspect.signature(model.forward).parameters
+    return told and all(type(layer) is DynamicLayer for layer in cache.layers)
+
+
+def _shared(prompts: Sequence[Sequence[int]]) -> int:
+    """Tokens that all prompts begin with, if they are worth a run of their own; each prompt keeps one at least."""
+    if len(prompts) < 2:
+        return 0
+    first, *others = map(list, prompts)
+    most = min(map(len, prompts)) - 1
+    count = next((i for i in range(most) if any(other[i] != first[i] for other in others)), most)
+    return count if count >= SHARED_TOKENS else 0
+
+
+def _left_padded(prompts: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor | None, Tensor]:
     """Prompt ids ``[R, P]``, which of them are real (``None``: all), and the number of real ones ``[R]``."""
-    lengths = [len(r.prompt_ids) for r in requests]
+    lengths = [len(prompt) for prompt in prompts]
     width = max(lengths)
-    ids = [[0] * (width - n) + list(r.prompt_ids) for r, n in zip(requests, lengths, strict=True)]
+    ids = [[0] * (width - n) + list(prompt) for prompt, n in zip(prompts, lengths, strict=True)]
     mask = [[0] * (width - n) + [1] * n for n in lengths] if min(lengths) < width else None
     return (
         torch.tensor(ids, device=device),

@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import Tensor
-from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM, PreTrainedModel
+from transformers import (
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+    MptConfig,
+    MptForCausalLM,
+    PreTrainedModel,
+)
 
 from lagproof.data.samples import Finish, Sample
 from lagproof.errors import ConfigError, InputError, RunStoppedError
@@ -37,6 +45,13 @@ MODELS = {
     "sliding window": lambda: MistralForCausalLM(MistralConfig(**SMALL, sliding_window=4)),
 }
 PROMPTS = ([9, 12, 7, 13, 11, 12, 5, 14], [3, 12, 4, 14], [5], [8, 13, 8, 12, 2, 14])
+START = [2 + (7 * i * i) % 13 for i in range(20)]
+BEGINNING_ALIKE = {
+    "unequal ends": [START + p for p in PROMPTS],
+    "ends of one length": [[*START, i, 12, 3] for i in (4, 6, 9)],
+    "one the beginning of the others": [START, [*START, 5], START + PROMPTS[0]],
+    "all the same": [START] * 3,
+}
 
 
 @pytest.fixture(params=MODELS)
@@ -70,7 +85,11 @@ def recorded(samples: list[Sample]) -> Tensor:
     return torch.tensor([x for s in samples for x in s.sampler_logp], dtype=torch.float64)
 
 
-@pytest.mark.parametrize("prompts", [PROMPTS, PROMPTS[:1] * 3], ids=["unequal prompts", "equal prompts"])
+@pytest.mark.parametrize(
+    "prompts",
+    [PROMPTS, PROMPTS[:1] * 3, *BEGINNING_ALIKE.values()],
+    ids=["unequal prompts", "equal prompts", *BEGINNING_ALIKE],
+)
 @pytest.mark.parametrize("temperature", [1.0, 0.6])
 def test_recorded_log_probabilities_are_those_of_a_fresh_forward(model, close, prompts, temperature: float) -> None:
     out = engine(model, version=7).generate(requests(prompts), Sampling(10, temperature))
@@ -115,13 +134,40 @@ def ids(samples: list[Sample]) -> list[list[int]]:
     return [list(s.response_ids) for s in samples]
 
 
-def test_what_is_drawn_depends_on_the_request_alone(model) -> None:
-    together = engine(model).generate(requests(), Sampling(10))
-    for number, request in enumerate(requests()):
+@pytest.mark.parametrize("prompts", [PROMPTS, BEGINNING_ALIKE["unequal ends"]], ids=["different", "beginning alike"])
+def test_what_is_drawn_depends_on_the_request_alone(model, prompts) -> None:
+    together = engine(model).generate(requests(prompts), Sampling(10))
+    for number, request in enumerate(requests(prompts)):
         alone = engine(model).generate([request], Sampling(10))[0]
         assert ids(alone) == ids(together[number])
-    reverse = engine(model).generate(requests()[::-1], Sampling(10))
+    reverse = engine(model).generate(requests(prompts)[::-1], Sampling(10))
     assert [ids(group) for group in reverse[::-1]] == [ids(group) for group in together]
+
+
+@pytest.mark.parametrize("prompts", BEGINNING_ALIKE.values(), ids=BEGINNING_ALIKE)
+@pytest.mark.parametrize(
+    "sampling",
+    [Sampling(10), Sampling(10, 0.8, top_p=0.7), Sampling(10, temperature=0.0)],
+    ids=["whole", "top-p", "greedy"],
+)
+def test_a_beginning_that_is_run_once_changes_no_sample(model, close, prompts, sampling, monkeypatch) -> None:
+    run: list[tuple[int, int]] = []
+    real = decoding._forward
+    monkeypatch.setattr(decoding, "_forward", lambda m, ids_, *rest: run.append((*ids_.shape,)) or real(m, ids_, *rest))
+    once = flat(engine(model).generate(requests(prompts), sampling))
+    shared = min(20, min(map(len, prompts)) - 1)
+    beginning = [(1, shared), (len(prompts), max(map(len, prompts)) - shared)]
+    whole = [(len(prompts), max(map(len, prompts)))]
+    slides = model.config.model_type == "mistral"
+    assert run[: 1 if slides else 2] == (whole if slides else beginning)
+    run.clear()
+    monkeypatch.setattr(decoding, "SHARED_TOKENS", 21)
+    each = flat(engine(model).generate(requests(prompts), sampling))
+    assert run[:1] == whole
+    assert ids(once) == ids(each)
+    assert [s.support for s in once] == [s.support for s in each]
+    if sampling.temperature > 0:
+        close(recorded(once), recorded(each), 1e-5)
 
 
 def test_a_longer_limit_continues_the_same_responses(monkeypatch) -> None:
@@ -207,6 +253,17 @@ def test_samples_that_agree_are_one_row_until_they_part(monkeypatch) -> None:
     ]
     assert rows == [len(b) for b in beginnings]
     assert rows[0] < rows[1]
+
+
+def test_a_model_that_is_not_told_positions_runs_every_prompt_whole(close) -> None:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = MptForCausalLM(
+            MptConfig(d_model=32, n_heads=2, n_layers=2, vocab_size=16, initializer_range=0.3)
+        ).eval()
+    samples = flat(engine(model).generate(requests(BEGINNING_ALIKE["unequal ends"]), Sampling(10)))
+    expected = [law(model, s)[t, token] for s in samples for t, token in enumerate(s.response_ids)]
+    close(recorded(samples), torch.stack(expected), 1e-5)
 
 
 def weights(model: PreTrainedModel) -> dict[str, Tensor]:
