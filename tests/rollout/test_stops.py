@@ -95,6 +95,14 @@ def test_only_a_short_tail_is_decoded() -> None:
     assert [strings.completed([0], [ord(c)]) for c in "stop"] == [[False], [False], [False], [True]]
 
 
+@pytest.mark.parametrize("string", ["x", "xy", "\nQuestion:", "stop" * 12])
+def test_a_string_is_seen_wherever_it_begins(string: str) -> None:
+    for before in range(3 * len(string) + 30):
+        strings = StopStrings([(string,)], lambda rows: ["".join(map(chr, row)) for row in rows])
+        response = "-" * before + string
+        assert [strings.completed([0], [ord(c)])[0] for c in response] == [False] * (len(response) - 1) + [True]
+
+
 def test_text_is_cut_before_the_string_that_is_complete_first() -> None:
     assert cut("ab\nQ: c\nQ: d", ("\nQ:",)) == "ab"
     assert cut("xabcx", ("abcx", "bc", "abc")) == "x"  # "bc" and "abc" end together: the longer one
