@@ -52,7 +52,7 @@ class EngineShare:
         num = len(self.steps)
         alone = "" if self.alone is None else f"; alone it would make {self.alone:.3g}"
         return (
-            f"where it comes from, {num} probe{'s' if num != 1 else ''} of {self.tokens} tokens in {where}: the engine "
+            f"where it comes from, {num} probe{'s' if num != 1 else ''} ({self.tokens} tokens) in {where}: the engine "
             f"adds {self.engine:.3g} of d_bar {self.d_bar:.3g} nats ({self.share:.0%}), updates of the policy the "
             f"rest{alone}"
         )

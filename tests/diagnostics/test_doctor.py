@@ -197,7 +197,7 @@ def test_the_probe_tells_the_engine_from_age(tmp_path):
     rows = healthy(d_bar=0.5, **probe)
     verdict = diagnose(run_dir(tmp_path / "run", rows, overrides=["objective.name=naive"], result=FINISHED))
     assert (
-        "where it comes from, 20 probes of 180 tokens in steps 1-20: the engine adds 0.4 of d_bar 0.5 nats (80%), "
+        "where it comes from, 20 probes (180 tokens) in steps 1-20: the engine adds 0.4 of d_bar 0.5 nats (80%), "
         "updates of the policy the rest; alone it would make 0.45"
     ) in verdict.evidence
     assert verdict.advice[0].startswith("80% of the mismatch comes from the engine")
@@ -218,7 +218,7 @@ def test_the_engines_share_is_over_all_probes_and_not_over_the_last_steps(tmp_pa
     assert verdict.engine.share == pytest.approx(
         (100 * 0.01 + 300 * 0.03 - 100 * 0.01) / (100 * 0.05 + 300 * 0.09 + 100 * 0.05)
     )
-    assert any("3 probes of 500 tokens in steps 4-20" in line for line in verdict.evidence)
+    assert any("3 probes (500 tokens) in steps 4-20" in line for line in verdict.evidence)
     told = verdict.to_dict()
     assert told["engine"]["origin"] == "probe" and told["engine"]["steps"] == 3
     assert told["numbers_cover"] == {"steps": 8, "first_step": 13, "last_step": 20}

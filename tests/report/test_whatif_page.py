@@ -149,10 +149,14 @@ def test_limits_and_quantiles_stand_where_they_are(page: str, found: WhatIf) -> 
     finding = {c.choice.label: c.finding for c in found.comparisons}
     for unit, label, low, high in (("Tokens", "sat-grpo", 0.2, 0.2), ("Responses", "sat-gspo", 3e-4, 4e-4)):
         spec = specs(page)[f"How far tokens have moved, and where the limits are. {unit}"]
-        lines = sorted(row["m"] for row in rows(spec, "m"))
         q = finding[label].numbers
-        want = sorted([math.log1p(high), -math.log1p(-low), q["q_median"]])
-        assert lines == pytest.approx(want, rel=1e-3)
+        up, down = math.log1p(high), -math.log1p(-low)
+        want = {f"log(1 + high) = {up:.3g}": up, f"-log(1 - low) = {down:.3g}": down}
+        want[f"q of {label}: {q['q_median']:.3g}"] = q["q_median"]
+        assert {row["label"]: row["m"] for row in rows(spec, "m")} == pytest.approx(want, rel=1e-3)
+        colours = {row["label"]: row["o"] for row in rows(spec, "m")}
+        assert [colours[name] for name in want] == ["o8", "o9", "o2"]  # dashed as the curve that each concerns
+        lines = sorted(want.values())
         (band,) = rows(spec, "low")
         assert (band["low"], band["high"]) == (pytest.approx(q["q_min"]), pytest.approx(q["q_max"]))
         across = next(x["encoding"]["x"]["scale"]["domain"] for x in spec["layer"] if "scale" in x["encoding"]["x"])
