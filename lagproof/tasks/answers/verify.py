@@ -119,14 +119,12 @@ def _is_region(value: Any) -> bool:
 
 
 def _region(value: Any) -> Any:
-    r"""The numbers that ``0\le x<1``, ``x\in[0,1)`` or several with an "or" describe; else the value as it is."""
+    r"""The numbers that ``0\le x<1``, or several with an "or", describe; else the value as it is."""
     if isinstance(value, FiniteSet):
         parts = [_region(part) for part in vars(value)["_unsorted_args"]]
         return sympy.Union(*parts) if all(map(_is_region, parts)) else value
-    if isinstance(value, sympy.Eq):
-        return value.rhs if _is_region(value.rhs) else value
-    if isinstance(value, sympy.core.relational.Relational | sympy.And) and len(value.free_symbols) == 1:
-        with suppress(NotImplementedError):  # sympy cannot solve it
+    if isinstance(value, sympy.core.relational.Relational | sympy.And) and not isinstance(value, sympy.Eq):
+        with suppress(NotImplementedError):  # several variables, or nothing that sympy can solve
             return value.as_set()
     return value
 
