@@ -3,7 +3,7 @@
     lagproof compare sat
     OMP_NUM_THREADS=1 python docs/evidence/sat_tokens.py [runs/sat]
 
-Takes the responses of the GRPO and GSPO runs at lag 8 that were sampled with a version whose checkpoint is still there,
+Takes the responses of the GRPO and GSPO runs that were sampled with a version whose checkpoint is still there,
 scores them with that checkpoint, and splits each log-ratio ``d`` into what the policy's updates and what the engine
 added. Then asks SAT, with the radii of the comparison, which of these tokens and responses it would have rejected that
 its base would not.
@@ -29,7 +29,7 @@ from lagproof.models.loading import load
 from lagproof.models.logprobs import response_logprobs, row_cost
 from lagproof.rules.base import Objective
 
-LAG = 8
+LAGS = (1, 8)
 PAIRS = (("grpo", "sat-grpo", 0.2), ("gspo", "sat-gspo", 0.1))
 
 
@@ -165,21 +165,22 @@ def main() -> None:
     out = [
         "# Which tokens SAT rejects, and what made them stale",
         "",
-        "Made by `python docs/evidence/sat_tokens.py` from the runs of `lagproof compare sat` at lag 8: the batches",
+        "Made by `python docs/evidence/sat_tokens.py` from the runs of `lagproof compare sat`: the batches",
         "that were sampled with the oldest checkpoint kept of each seed. `d = log pi - log mu` is split into the",
         "policy's updates since the tokens were sampled and the engine (int6 weights, its own expert choices); *of it",
         "the engine's* is the share of mean abs d. A response's `d` is the mean of its tokens'. Gradient mass: share",
         "of that of the base objective.",
         "",
     ]
-    for name, adaptive, radius in PAIRS:
-        base = lp.objective(name, low=radius, high=radius)
-        sat = lp.objective(adaptive, low=radius, high=radius, alpha=0.9)
-        runs = sorted((folder / "cells").glob(f"{name}-lag{LAG}-seed*"))
-        parts = [units(batch, base, sat, name == "gspo") for run in runs for batch in batches(run)]
-        what = "responses" if name == "gspo" else "tokens"
-        title = f"{adaptive} on the {what} of {name} (radius {radius:g}, {len(runs)} seeds, {len(parts)} batches)"
-        out += section(title, joined(parts))
+    for lag in LAGS:
+        for name, adaptive, radius in PAIRS:
+            base = lp.objective(name, low=radius, high=radius)
+            sat = lp.objective(adaptive, low=radius, high=radius, alpha=0.9)
+            runs = sorted((folder / "cells").glob(f"{name}-lag{lag}-seed*"))
+            parts = [units(batch, base, sat, name == "gspo") for run in runs for batch in batches(run)]
+            what = f"{adaptive} on the {'responses' if name == 'gspo' else 'tokens'} of {name}"
+            about = f"radius {radius:g}, {len(runs)} seeds, {len(parts)} batches"
+            out += section(f"Lag {lag}: {what} ({about})", joined(parts))
     Path(__file__).with_name("sat-tokens.md").write_text("\n".join(out), encoding="utf-8")
 
 
