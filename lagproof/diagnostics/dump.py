@@ -160,11 +160,20 @@ def _check_tokens(flat: Flat, columns: Mapping[str, str], notes: list[str]) -> N
                 f"{columns[role]} is above 0 on {above} of {num_known} tokens: log-probabilities never are"
             )
         if above:
-            notes.append(f"{columns[role]} is above 0 on {above} tokens: log-probabilities never are")
+            tokens = "1 token" if above == 1 else f"{above} tokens"
+            notes.append(f"{columns[role]} is above 0 on {tokens}: log-probabilities never are")
         if _rounded(values, known, num_known):
             notes.append(
                 f"{columns[role]} was rounded to bfloat16: the rounding alone gives a d_bar of about .002, as much as "
                 "some engines differ; keep log-probabilities in float32"
+            )
+    reward = flat.response.get("reward")
+    if reward is not None and "advantage" not in columns:
+        unknown = int(np.count_nonzero(~np.isfinite(reward)))
+        if unknown:
+            notes.append(
+                f"{unknown} of {len(flat.lengths)} responses have no finite {columns['reward']}, so no advantage: "
+                "their tokens were left out"
             )
     padded = _padded(flat)
     if padded > PADDED_SHARE * len(flat.lengths):

@@ -26,7 +26,7 @@ class Cover:
 
     def __str__(self) -> str:
         if self.pooled:
-            return "all tokens" if self.of == 1 else f"all tokens of {self.of} steps"
+            return "all usable tokens" if self.of == 1 else f"all usable tokens of {self.of} steps"
         return span(self.steps) if self.steps else "no step"
 
     @property

@@ -69,7 +69,8 @@ class WhatIf:
     Attributes:
         path: of the dump.
         present: what the others are compared with.
-        tokens, steps: that were weighed.
+        tokens: with both log-probabilities and an advantage, over the steps.
+        steps: that were weighed.
         comparisons: the present one first.
         cosines: of the vectors of weights of each two of the comparisons, ``[K][K]``.
         moves: how far the tokens and the responses have moved from their sampler.
@@ -138,7 +139,7 @@ def whatif(
     return WhatIf(
         path=str(path),
         present=now.label,
-        tokens=dump.num_tokens,
+        tokens=sum(int(batch.tokens.scorable(sampler=True).sum()) for batch in dump.batches),
         steps=len(dump.batches),
         comparisons=_comparisons(tally, dump),
         cosines=tally.cosines,

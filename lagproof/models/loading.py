@@ -32,6 +32,8 @@ from lagproof.models.logprobs import check_head
 from lagproof.models.tiny import TINY_MODELS
 
 BUILT_IN = (*TINY_MODELS, "smollm2")
+SHOWN = 80
+"""Characters of a prompt in a message."""
 
 _CHECKPOINTS = Path(__file__).parent / "checkpoints"
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
@@ -238,7 +240,11 @@ def _tokenize(loaded: Loaded, text: str, *, add_special_tokens: bool) -> list[in
     try:
         return list(loaded.tokenizer.encode(text, add_special_tokens=add_special_tokens))
     except Exception as error:  # the tokenizers library raises bare Exception for text it has no tokens for
-        raise InputError(f"{loaded.source} cannot tokenise {text!r}: {_first_line(error)}") from error
+        shown = text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+        raise InputError(
+            f"{loaded.source} has no tokens for {shown!r} ({_first_line(error)}): its alphabet is another one (the "
+            "tiny models read only the arithmetic task); take a model that reads text, for example model = 'smollm2'"
+        ) from error
 
 
 def _first_line(error: Exception) -> str:

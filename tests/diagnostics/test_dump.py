@@ -17,6 +17,7 @@ from lagproof.data import record
 from lagproof.data.samples import Finish, Group, Sample
 from lagproof.diagnostics.columns import PAIRS, parse_mapping, resolve
 from lagproof.diagnostics.dump import read_dump
+from lagproof.diagnostics.whatif import whatif
 from lagproof.errors import InputError, UnknownNameError
 
 ROWS = [
@@ -379,3 +380,14 @@ def test_more_tokens_than_torch_has_quantiles_for(tmp_path):
     _, batch = only(parquet(tmp_path / "dump.parquet", columns))
     got = lp.mismatch(replace(batch.tokens, version=None))
     assert got["tokens"] == n and got["abs_d_q999"] == 0.0 and got["abs_d_max"] == pytest.approx(3.4)
+
+
+def test_responses_whose_reward_is_missing_are_told(tmp_path):
+    rows = [{**row, "reward": reward} for row, reward in zip([*ROWS, ROWS[1]], [1.0, 0.0, None], strict=True)]
+    bare = [{key: value for key, value in row.items() if key != "advantage"} for row in rows]
+    path = jsonl(tmp_path / "bare.jsonl", bare)
+    assert (
+        "1 of 3 responses have no finite reward, so no advantage: their tokens were left out" in read_dump(path).notes
+    )
+    assert whatif(path, ["naive"]).tokens == 3
+    assert not any("reward" in note for note in read_dump(jsonl(tmp_path / "full.jsonl", rows)).notes)
