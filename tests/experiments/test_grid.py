@@ -35,7 +35,7 @@ def test_demo_is_the_reference_setting() -> None:
 def test_sat_has_a_fair_setting() -> None:
     grid = load("sat")
     assert (grid.base.model, grid.base.rollout.precision) == ("tiny-moe", "int6")
-    assert (grid.base.learner.lr, grid.base.steps) == (5e-5, 800)
+    assert (grid.base.learner.lr, grid.base.steps) == (5e-5, 400)
     assert {lag.lag: len(lag.seeds) for lag in grid.lags} == {1: 5, 8: 5, 2: 2, 4: 2}
     radii = {e.label: (e.options.get("low"), e.options.get("high")) for e in grid.entries if "low" in e.options}
     assert radii == {"grpo": (0.2, 0.2), "sat-grpo": (0.2, 0.2), "gspo": (0.1, 0.1), "sat-gspo": (0.1, 0.1)}

@@ -197,7 +197,9 @@ def test_the_reasons_of_the_grades_are_kept_and_counted(tmp_path, monkeypatch):
 
 def test_a_mixture_keeps_its_tasks_apart(tmp_path):
     """Two streams of sums under two names; their rewards add up to that of the batch, weighed by their responses."""
-    tasks.TASKS["short"] = replace(tasks.TASKS["arithmetic"], build=lambda options: Short(options))
+    tasks.TASKS["short"] = replace(
+        tasks.TASKS["arithmetic"], build=lambda options, run_seed: Short(ArithmeticTask(run_seed=run_seed))
+    )
     try:
         mixture = '[{name = "arithmetic", weight = 1}, {name = "short", weight = 3}]'
         train(config(tmp_path / "r", "task.name=mixture", f"task.tasks={mixture}", "eval.every=10"))
