@@ -18,7 +18,7 @@ A message says what, what was got, what is allowed, and what to do next.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 class LagproofError(Exception):
@@ -44,9 +44,7 @@ class UnknownNameError(ConfigError):
 
     def __init__(self, kind: str, got: str, allowed: Iterable[str]) -> None:
         self.kind, self.got, self.allowed = kind, got, sorted(allowed)
-        near = difflib.get_close_matches(got.rsplit(".", 1)[-1], [a.rsplit(".", 1)[-1] for a in self.allowed], n=1)
-        nearest = [a for a in self.allowed if near and a.rsplit(".", 1)[-1] == near[0]]
-        self.nearest = nearest[0] if nearest else None
+        self.nearest = _nearest(got, self.allowed)
         hint = f"did you mean {self.nearest!r}? " if self.nearest else ""
         super().__init__(f"unknown {kind} {got!r}: {hint}allowed: {', '.join(self.allowed) or '(none)'}")
 
@@ -69,3 +67,13 @@ class RunStoppedError(LagproofError):
 
 class InterruptedRunError(LagproofError):
     """A run that was asked to stop (Ctrl-C, SIGTERM): the step was finished and everything is saved."""
+
+
+def _nearest(got: str, names: Sequence[str]) -> str | None:
+    """The most similar name, by its last part; before all others one with the same letters (``gpro``: ``grpo``)."""
+    last = {name.rsplit(".", 1)[-1]: name for name in reversed(names)}
+    word = got.rsplit(".", 1)[-1]
+    near = difflib.get_close_matches(word, list(last), n=5)
+    swapped = (name for name in near if sorted(name) == sorted(word))
+    found = next(swapped, near[0] if near else None)
+    return None if found is None else last[found]

@@ -89,7 +89,6 @@ def train(
 ) -> None:
     from lagproof.cli.progress import display
     from lagproof.runtime.run_dir import RunDir
-    from lagproof.runtime.train import train as run
 
     if resume is not None and (config is not None or set_):
         raise ConfigError("--resume takes everything from the run directory: leave CONFIG and --set out")
@@ -99,7 +98,9 @@ def train(
 
         settings = replace(settings, run_dir=str(resume))
     console = Console(stderr=False)
-    with display(settings.steps, console) as shown:
+    with display(settings.steps, console, f"loading {settings.model}") as shown:
+        from lagproof.runtime.train import train as run  # here: seconds, and what is wrong with a key is said by now
+
         result = run(
             settings, resume=resume is not None, on_step=shown.row, on_tokens=shown.tokens, on_alarm=shown.alarm
         )

@@ -30,14 +30,15 @@ class Display(Protocol):
 
 
 @contextmanager
-def display(steps: int, console: Console) -> Iterator[Display]:
-    """A bar if ``console`` is a terminal, else a line now and then and at every evaluation."""
+def display(steps: int, console: Console, first: str) -> Iterator[Display]:
+    """A bar if ``console`` is a terminal, else a line now and then and at every evaluation; ``first`` stands there."""
     if not console.is_terminal:
+        console.print(first, soft_wrap=True, highlight=False, markup=False)
         yield Lines(steps, console)
         return
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=None), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console) as progress:
-        yield Bar(steps, progress)
+        yield Bar(steps, progress, first)
 
 
 class Lines:
@@ -68,9 +69,9 @@ class Lines:
 class Bar:
     """A bar of steps with the newest numbers under it."""
 
-    def __init__(self, steps: int, progress: Progress) -> None:
+    def __init__(self, steps: int, progress: Progress, first: str) -> None:
         self._progress = progress
-        self._numbers = progress.add_task("starting", total=None)
+        self._numbers = progress.add_task(first, total=None)
         self._bar = progress.add_task("step", total=steps)
         self._drawn, self._last_accuracy = 0, ""
 
@@ -109,7 +110,7 @@ def summary(row: Mapping[str, Any], accuracy: str = "") -> str:
             ("age", "age_mean", ".1f"),
             ("tok/s", "time/tokens_per_s", ".0f"),
         )
-        if key in row
+        if row.get(key) is not None and (label != "tok/s" or row[key] > 0)  # none were trained before the first step
     ]
     if accuracy and "eval/accuracy" not in row:
         parts.insert(1, accuracy)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lagproof import rules
-from lagproof.config import Config, from_dict, parse_override, read_toml
+from lagproof.config import Config, Named, from_dict, parse_override, read_toml
 from lagproof.data.tokens import TokenBatch
 from lagproof.diagnostics.dump import Batch, Dump
 from lagproof.rules import Objective
@@ -61,10 +61,21 @@ def present_choice(path: Path, name: str | None) -> Choice:
         how = objective.default_reduction if learner.reduction == "auto" else learner.reduction
         advantage = objective.default_advantage if learner.advantage == "auto" else learner.advantage
         kept = "recorded" if advantage == objective.default_advantage else "recorded, as set"
-        return Choice(objective.name, objective, kept, how, config.rollout.max_tokens)
+        return Choice(_label(config.objective), objective, kept, how, config.rollout.max_tokens)
     label = name or DEFAULT_PRESENT
     objective = parse(label)
     return Choice(label, objective, "recorded", objective.default_reduction)
+
+
+def _label(named: Named) -> str:
+    """As :func:`parse` reads it, with the options that are not the default ones."""
+    usual = rules.defaults(named.name)
+    given = (
+        f":{key}={str(value).lower() if isinstance(value, bool) else value}"
+        for key, value in named.options.items()
+        if value != usual.get(key)
+    )
+    return named.name + "".join(given)
 
 
 def beside(text: str, now: Choice) -> Choice:

@@ -167,6 +167,9 @@ def _check_tokens(flat: Flat, columns: Mapping[str, str], notes: list[str]) -> N
                 f"{columns[role]} was rounded to bfloat16: the rounding alone gives a d_bar of about .002, as much as "
                 "some engines differ; keep log-probabilities in float32"
             )
+    empty = int(np.count_nonzero(flat.lengths == 0))
+    if empty:
+        notes.append(f"{empty} of {len(flat.lengths)} responses have no token to look at, and count nowhere")
     reward = flat.response.get("reward")
     if reward is not None and "advantage" not in columns:
         unknown = int(np.count_nonzero(~np.isfinite(reward)))

@@ -42,14 +42,14 @@ def whatif(found: WhatIf, console: Console) -> None:
         f"{found.tokens} tokens of {steps}, weighed by each objective and compared with {escape(found.present)}.\n"
         "differs: tokens with another weight; kept, removed, added: gradient mass, as\n"
         "shares of the present one; cosine: of the two vectors of weights; up, down:\n"
-        "tokens clipped above and below."
+        "tokens clipped above and below; -: it has no such clip.\n"
     )
     console.print(_overall(found.comparisons))
     if any(name in c.mass for c in found.comparisons for name in ("positive/", "negative/")):
-        console.print("By sign of the advantage")
+        console.print("\nBy sign of the advantage")
         console.print(_by_sign(found.comparisons))
     if len(found.comparisons[0].ages) > 1:
-        console.print("Removed, by age of the token in updates")
+        console.print("\nRemoved, by age of the token in updates")
         console.print(_by_age(found.comparisons))
     _section(console, "In particular", [particular(c) for c in found.comparisons if c.finding is not None])
     _section(console, "Notes", found.notes)

@@ -102,11 +102,15 @@ def _json_lines(path: Path, mapping: Mapping[str, str] | None) -> Source:
     columns = resolve(list(peeked), mapping)
     schema = pa.schema([pa.field(name, _type(peeked[name])) for name in dict.fromkeys(columns.values())])
     columns = _of_lists(columns, schema)
-    table = pyarrow.json.read_json(
-        pa.BufferReader(body),
-        read_options=pyarrow.json.ReadOptions(block_size=min(_BLOCK_BYTES, max(len(body), 1))),
-        parse_options=pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
-    )
+    try:
+        table = pyarrow.json.read_json(
+            pa.BufferReader(body),
+            read_options=pyarrow.json.ReadOptions(block_size=min(_BLOCK_BYTES, max(len(body), 1))),
+            parse_options=pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
+        )
+    except pa.ArrowInvalid:
+        _refuse_first_wrong_line(body, schema)
+        raise
     return Source(path, _named(table, columns), columns, False, notes)
 
 
@@ -133,16 +137,42 @@ def _peek(body: bytes) -> dict[str, Any]:
             break
         if not line.strip():
             continue
-        try:
-            row = json.loads(line)
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise InputError(f"line {number} is not JSON: {error}") from None
-        if not isinstance(row, dict):
-            raise InputError(f"line {number} is {type(row).__name__}: must be an object, one response a line")
+        row = _object(number, line)
         seen |= {key: value for key, value in row.items() if value not in (None, []) or key not in seen}
     if not seen:
         raise InputError("has no line: nothing to look at")
     return seen
+
+
+def _object(number: int, line: bytes) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise InputError(f"line {number} is not JSON: {error.msg} at column {error.colno}") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"line {number} is not UTF-8: {error.reason} at byte {error.start}") from None
+    if not isinstance(row, dict):
+        raise InputError(f"line {number} is {type(row).__name__}: must be an object, one response a line")
+    return row
+
+
+def _refuse_first_wrong_line(body: bytes, schema: pa.Schema) -> None:
+    """Say which line could not be read, and why; arrow counts rows from the beginning of a block."""
+    for number, line in enumerate(io.BytesIO(body), 1):
+        if not line.strip():
+            continue
+        row = _object(number, line.rstrip())
+        for field in schema:
+            try:
+                pa.array([row.get(field.name)], field.type)
+            except (pa.ArrowException, TypeError, ValueError):
+                kind = (
+                    "a list of numbers" if is_list(field.type) else "text" if field.type == pa.string() else "a number"
+                )
+                raise InputError(
+                    f"line {number}: column {field.name!r} is {row[field.name]!r:.60}; must be {kind}, as in the "
+                    "first lines"
+                ) from None
 
 
 def _type(example: Any) -> pa.DataType:

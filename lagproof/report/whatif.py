@@ -81,7 +81,8 @@ def _overall(found: WhatIf) -> str:
     return _section(
         f"Against {found.present}",
         "differs: tokens with another weight. kept, removed, added: gradient mass (the sum of |weight|), as shares of "
-        f"that of {found.present}. cosine: of the two vectors of weights. up, down: tokens clipped above and below.",
+        f"that of {found.present}. cosine: of the two vectors of weights. up, down: tokens clipped above and "
+        "below, -: it has no such clip.",
         table(heads, rows),
     )
 

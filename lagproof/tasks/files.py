@@ -186,7 +186,7 @@ def _jsonl_rows(file: Path) -> Iterator[Row]:
             if not line.strip():
                 continue
             where = f"{file}, line {number}"
-            yield _row(where, _parsed(line, where, "each line must be one JSON object"))
+            yield _row(where, _parsed(line.rstrip(), where, "each line must be one JSON object"))
 
 
 def _json_rows(file: Path) -> Iterator[Row]:
@@ -202,8 +202,11 @@ def _json_rows(file: Path) -> Iterator[Row]:
 def _parsed(text: bytes, where: str, what_next: str) -> Any:
     try:
         return json.loads(text)
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{where}: not JSON: {error}; {what_next}") from error
+    except json.JSONDecodeError as error:
+        line = f"line {error.lineno}, " if b"\n" in text else ""  # a row of JSON Lines has said its line
+        raise InputError(f"{where}: not JSON: {error.msg} at {line}column {error.colno}; {what_next}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{where}: not UTF-8: byte {error.start} is {text[error.start]:#04x}; {what_next}") from error
     except (ValueError, RecursionError) as error:  # an integer of thousands of digits; brackets in brackets without end
         raise InputError(f"{where}: JSON that cannot be read: {error}; write such a number as text") from error
 

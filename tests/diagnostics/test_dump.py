@@ -262,6 +262,9 @@ def test_tables_that_cannot_be_used(columns, message, tmp_path):
         read_dump(parquet(tmp_path / "dump.parquet", columns))
 
 
+ROW = b'{"policy_logp": [-1], "sampler_logp": [-1]}\n'
+
+
 @pytest.mark.parametrize(
     ("body", "message"),
     [
@@ -269,7 +272,13 @@ def test_tables_that_cannot_be_used(columns, message, tmp_path):
         (b"\n\n", "has no line"),
         (b"not json\n", "line 1 is not JSON"),
         (b"[1, 2]\n", "line 1 is list: must be an object"),
-        (b'{"policy_logp": [-1], "sampler_logp": [-1]}\n' * 30 + b'{"policy_logp": [}\n', "cannot be read"),
+        (ROW * 30 + b'\n{"policy_logp": [}\n', "line 32 is not JSON: Expecting value at column 18"),
+        (ROW * 30 + b'"\xff"\n', "line 31 is not UTF-8"),
+        (
+            ROW * 30 + b'{"policy_logp": ["x"]}\n',
+            r"line 31: column 'policy_logp' is \['x'\]; must be a list of numbers",
+        ),
+        (ROW * 30 + b'{"policy_logp": -1}\n', "line 31: column 'policy_logp' is -1; must be a list of numbers"),
         (b'{"policy_logp": [-1], "sampler_logp"', "has no line|not JSON"),
     ],
 )
@@ -285,6 +294,13 @@ def test_a_last_line_that_is_cut_off_is_left_out_with_a_note(tmp_path):
     assert len(batch.tokens) == 3 and any("cut off" in note for note in dump.notes)
     whole = jsonl(tmp_path / "whole.jsonl", ROWS, end="")
     assert not any("cut off" in note for note in read_dump(whole).notes)
+
+
+def test_responses_without_a_token_are_noted(tmp_path):
+    rows = [*ROWS, {**ROWS[0], "policy_logp": [], "sampler_logp": []}]
+    dump, batch = only(jsonl(tmp_path / "dump.jsonl", rows))
+    assert len(batch.tokens) == 3
+    assert f"1 of {len(rows)} responses have no token to look at, and count nowhere" in dump.notes
 
 
 def test_damaged_and_missing_files(tmp_path):

@@ -234,7 +234,9 @@ def test_the_present_objective_of_a_run_is_its_own(tmp_path):
     random_dump(tmp_path / "rollouts" / "step-000003.parquet")
     config.save_toml(tmp_path / "config.toml")
     found = whatif(tmp_path, ["grpo", "gpg"])
-    assert found.present == "tis" and found.comparisons[0].choice.objective.cap == 3.0
+    assert found.present == "tis:cap=3.0" and found.comparisons[0].choice.objective.cap == 3.0
+    assert parse(found.present) == found.comparisons[0].choice.objective
+    assert list(by_label(whatif(tmp_path, ["tis"]))) == ["tis:cap=3.0", "tis"]  # the usual one is another
     assert {c.choice.reduction for c in found.comparisons} == {"token_mean"}  # the run had set it
     assert by_label(whatif(tmp_path, ["grpo"], present="naive"))["grpo"].choice.reduction == "response_mean"
 

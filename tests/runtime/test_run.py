@@ -403,6 +403,7 @@ class TestTrouble:
         [
             ("schedule.brodcast_every=1", UnknownNameError, r"did you mean 'schedule\.broadcast_every'"),
             ("objective.name=grop", UnknownNameError, "did you mean 'grpo'"),
+            ("objective.name=gpro", UnknownNameError, "did you mean 'grpo'"),
             ("objective.alhpa=1", UnknownNameError, r"did you mean 'objective\.alpha'"),
             ("task.name=arithmetics", UnknownNameError, "did you mean 'arithmetic'"),
             ("model=tiny-dens", UnknownNameError, "did you mean 'tiny-dense'"),

@@ -112,6 +112,16 @@ def test_processes_that_cannot_start_stop_the_run(monkeypatch: pytest.MonkeyPatc
         pool.ask([PLAIN])
 
 
+def test_processes_that_are_not_ready_in_time_say_the_limit_and_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool_module, "START_LIMIT_S", 0.0)
+    with Pool(Limits(workers=1)) as pool, pytest.raises(RunStoppedError) as caught:
+        pool.ask([PLAIN])
+    assert str(caught.value) == (
+        "no grading process can be started, 3 in a row failed: it was not ready within 0 s, and the process was "
+        "killed; the machine is too busy: free a core and start again"
+    )
+
+
 def test_a_script_without_a_main_guard_can_grade(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(

@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import selectors
+import signal
 import subprocess
 import sys
 import tempfile
@@ -114,7 +115,8 @@ class _Worker:
         self.errors.close()
         if code == OUT_OF_MEMORY:
             return "out of memory"
-        return f"the process ended with code {code}" + (f": {said}" if said else "")
+        how = "was killed" if code == -signal.SIGKILL else f"ended with code {code}"
+        return f"the process {how}" + (f": {said}" if said else "")
 
 
 class Pool:
@@ -211,7 +213,7 @@ class _Round:
                 self._take(key.data)
         now = time.monotonic()
         for worker in [w for w in self.workers if w in busy and now >= w.deadline]:
-            self._settle(worker, Reply(TIMED_OUT), "it was not ready in time; ")
+            self._settle(worker, Reply(TIMED_OUT), f"it was not ready within {START_LIMIT_S:g} s, and ")
 
     def _take(self, worker: _Worker) -> None:
         message = worker.receive()
@@ -233,7 +235,10 @@ class _Round:
         elif not ready:
             self.failed_starts += 1
             if self.failed_starts >= _START_ATTEMPTS:
-                raise RunStoppedError(f"no grading process can be started: {error}")
+                what_next = "the machine is too busy: free a core and start again" if why else "see what it says"
+                raise RunStoppedError(
+                    f"no grading process can be started, {_START_ATTEMPTS} in a row failed: {error}; {what_next}"
+                )
 
     def _drop(self, worker: _Worker) -> str:
         self.workers.remove(worker)
