@@ -452,3 +452,12 @@ class TestTrouble:
 def test_the_public_surface_runs(tmp_path):
     result = lp.train(config(tmp_path / "r", "steps=1"))
     assert result.run_dir == tmp_path / "r"
+
+
+def test_the_evaluations_of_a_run_draw_their_problems_once(tmp_path, monkeypatch):
+    drawn = []
+    draw = train_module.eval_problems
+    monkeypatch.setattr(train_module, "eval_problems", lambda *args: drawn.append(args) or draw(*args))
+    train(config(tmp_path / "run", "steps=2", "eval.every=1"))
+    evaluated = [row["step"] for row in rows(tmp_path / "run") if "eval/accuracy" in row]
+    assert (evaluated, len(drawn)) == ([0, 1, 2], 1)
