@@ -180,8 +180,8 @@ def test_rounding_and_percent(gold: str, answer: str, same: bool) -> None:
         (r"10 \text{ cm}^2", "10", "cm^2"),
         (r"10\text{ square centimeters}", "10", "cm^2"),
         ("5 apples", "5", None),
-        (r"45^\circ", "45", None),
-        (r"45^{\circ}", "45", None),
+        (r"45^\circ", "45", "degree"),
+        (r"45^{\circ}", "45", "degree"),
         (r"20^\circ C", "20", "degreeC"),
         (r"\frac{1}{2}\text{ hour}", r"\frac{1}{2}", "h"),
         ("5x", "5x", None),
@@ -198,7 +198,15 @@ def test_a_lone_letter_is_a_variable_unless_the_gold_is_a_number() -> None:
 
 @pytest.mark.parametrize(
     ("words", "unit"),
-    [("sq cm", "cm^2"), ("cubic feet", "ft^3"), ("hours", "h"), ("inches", "in"), ("mph", "mph"), ("apples", None)],
+    [
+        ("sq cm", "cm^2"),
+        ("cubic feet", "ft^3"),
+        ("hours", "h"),
+        ("inches", "in"),
+        ("mph", "mi/h"),
+        ("miles per hour", "mi/h"),
+        ("apples", None),
+    ],
 )
 def test_unit_names(words: str, unit: str | None) -> None:
     assert canonical(words) == unit

@@ -115,6 +115,69 @@ RIGHT = [
     (r"\text{Navin}", box("Navin")),
     (r"\text{(C)}", box("C")),
     ("10^{10^{10}}", box("10^{10^{10}}")),
+    # what stands in front of a value: what the question can have asked for
+    ("113", box("m+n=113")),
+    ("3", box("f(2)=3")),
+    ("1/4", box("P(A)=1/4")),
+    ("60", box(r"\angle ABC=60^\circ")),
+    ("(1,2)", box("y=2, x=1")),
+    ("(a,b)=(3,4)", box("(3,4)")),
+    ("y=2x+1", box("2x-y+1=0")),
+    ("x=2", box(r"x\in\{2\}")),
+    ("1,2", box(r"x\in\{1,2\}")),
+    # degrees, in functions and behind values
+    (r"\frac12", box(r"\sin 30^\circ")),
+    (r"\frac{1}{\sin 10^\circ}", box(r"\frac{1}{\cos 80^{\circ}}")),
+    ("45", box(r"45\degree")),
+    ("24", box("24℃")),
+    # numbers that are near and the same
+    ("2^{2^{10}}", box("2^{1024}")),
+    (r"\binom{4040}{2020}", box(r"\frac{4040!}{2020!^2}")),
+    ("-2", box(r"\sqrt[3]{-8}")),
+    # words behind a number, and multiples
+    ("10000000", box(r"10\text{ million}")),
+    ("12", box("1 dozen")),
+    ("5", box("5 men")),
+    ("5 apples", box("5")),
+    (r"\text{5 cm}", box("5")),
+    (r"24\text{ mph}", box(r"24\text{ miles per hour}")),
+    ("24", box("24cm")),
+    ("24", box(r"24\text{ m²}")),
+    (r"\text{3:15 p.m.}", box(r"3:15\text{ p.m.}")),
+    # ratios
+    ("1:2:3", box("2:4:6")),
+    ("3:4", box(r"\frac34")),
+    # a slash goes from left to right
+    (r"\frac{3}{4}x", box("3/4x")),
+    (r"\frac43\pi r^3", box(r"4/3 \pi r^3")),
+    (r"\frac12+\frac{\sqrt3}{2}i", box(r"1/2+\sqrt3/2 i")),
+    # symbols
+    ("x", box("2x-x")),
+    ("(a+b)i", box("ai+bi")),
+    ("z^2+1", box("(z+i)(z-i)")),
+    (r"\phi^2", box(r"\varphi^2")),
+    # lists, sets, inequalities
+    ("101, 121", box("101,121")),
+    (r"\frac{3\pm\sqrt5}{2}", box(r"\frac{3-\sqrt5}{2}, \frac{3+\sqrt5}{2}")),
+    (r"1\pm\sqrt2", box(r"1\pm\sqrt{2}")),
+    (r"\emptyset", box(r"\varnothing")),
+    (r"\mathbb{R}", box(r"(-\infty,\infty)")),
+    ("-4<x<1", box("1>x>-4")),
+    ("A<B<C", box("C>B>A")),
+    (r"a\ne b", box(r"b\neq a")),
+    # decoration
+    ("42", box(r"\underline{42}")),
+    ("42", box(r"\textcolor{blue}{42}")),
+    ("42", box("\u200b42")),
+    ("42", box("= 42")),
+    ("5", box("€5")),
+    ("120", box(r"{10 \choose 3}")),
+    (r"\frac{\pi}{2}", box(r"\frac\pi2")),
+    ("1/2", box("2^-1")),
+    ("1200", box("1.2 x 10^3")),
+    (r"\ln 2", box(r"\log_e 2")),
+    ("1/3", box("0.(3)")),
+    ("equilateral triangle", box(r"\text{Equilateral triangle}")),
 ]
 
 WRONG = [
@@ -163,6 +226,53 @@ WRONG = [
     ("C", box("D"), "wrong"),
     (r"\begin{pmatrix}1&2\\3&4\end{pmatrix}", box(r"\begin{pmatrix}1&2\\3&5\end{pmatrix}"), "wrong"),
     (r"\sqrt{2}", box("1.4142"), "wrong"),
+    # an equation is not the value on its right
+    ("7", box("x^2=7"), "wrong"),
+    ("7", box("2x=7"), "wrong"),
+    ("-3", box("-x=-3"), "wrong"),
+    ("0", box("x^2-1=0"), "wrong"),
+    ("x=7", box("2x=7"), "wrong"),
+    ("x=7", box("y=7"), "wrong"),
+    ("x+y=5", box("5"), "wrong"),
+    ("x^2+y^2=1", box("1"), "wrong"),
+    ("y^2=8x", box("8x"), "wrong"),
+    ("2x+1", box("3y=2x+1"), "wrong"),
+    ("(1,2)", box("y=1, x=2"), "wrong"),
+    ("m=2,n=3", box("(3,2)"), "wrong"),
+    ("(a,b)=(3,4)", box("(b,a)=(3,4)"), "wrong"),
+    # letters
+    ("R^2-r^2", box("0"), "wrong"),
+    (r"\frac{R}{r}", box("1"), "wrong"),
+    ("f'(x)", box("f(x)"), "wrong"),
+    # degrees are no radians
+    (r"\sin 20", box(r"\sin 20^\circ"), "wrong"),
+    # a difference that is small beside the numbers
+    (r"2^{200}+\sqrt2", box("2^{200}"), "wrong"),
+    (r"(2+\sqrt3)^{100}+(2-\sqrt3)^{100}", box(r"(2+\sqrt3)^{100}"), "wrong"),
+    ("1-e^{-200}", box("1"), "wrong"),
+    # words that make a number another one
+    ("5", box(r"5\text{ million}"), "wrong"),
+    ("24 million", box("24 billion"), "wrong"),
+    ("42", box(r"42\text{ or more}"), "wrong"),
+    ("5", box(r"5\text{ and a half}"), "wrong"),
+    ("5", box(r"5\,xy"), "wrong"),
+    ("5", box(r"5\mathrm{x}"), "wrong"),
+    (r"24\text{ cm}^2", box(r"24\,\mathrm{cm^3}"), "wrong"),
+    (r"3:15\text{ p.m.}", box(r"3:15\text{ a.m.}"), "wrong"),
+    (r"24^\circ", box(r"24\text{ radians}"), "wrong"),
+    ("10", box(r"\text{minus: }10"), "wrong"),
+    # ratios and times of day
+    ("1:2:3", box("1:3:2"), "wrong"),
+    ("2:3:4", box(r"\frac16"), "wrong"),
+    ("4:20", box("8:40"), "wrong"),
+    # words and labels are no products
+    ("BAC", box("ABC"), "wrong"),
+    ("IV", box("VI"), "wrong"),
+    ("true", box("5"), "wrong"),
+    (r"\frac{3}{4x}", box("3/4x"), "wrong"),
+    ("15", box("5!!"), "unparsed"),
+    (r"x\ne 3", box(r"x\ne 4"), "wrong"),
+    ("0,1", box("0<x<1"), "wrong"),
 ]
 
 BITING = [  # each costs its reward and is counted, within the limits that come before any algebra
@@ -295,6 +405,9 @@ def test_marked_answers() -> None:
             ("34", "**Answer:**\n\n$$\n\\boxed{34}\n$$", "correct"),
             ("34", "Answer:\nI do not know. Perhaps \\boxed{34}", "unparsed"),
             ("34", "Answer:\n34 would be too much", "unparsed"),
+            ("34", "Answer: *34*", "correct"),
+            ("34", "Answer:\r\n\\boxed{34}", "correct"),
+            ("34", "Answer：34", "correct"),
         ]
         grades = grader.grade([(gold, response) for gold, response, _ in cases])
     assert [grade.reason for grade in grades] == [reason for _, _, reason in cases]

@@ -28,6 +28,10 @@ _CHARACTERS = {
     "∈": r"\in ",
     "∅": r"\emptyset ",
     "°": r"^\circ",
+    "º": r"^\circ",
+    "℃": r"^\circ C",
+    "℉": r"^\circ F",
+    **dict.fromkeys("€£\u200b\u200c\u200d\u2060\ufeff", ""),
     "′": "'",
     "’": "'",
     "θ": r"\theta ",
@@ -40,11 +44,29 @@ _EXPLICIT_SEPARATOR = re.compile(r"(?<=\d)\s*(?:\{,\}|\\,|\\!|\\;|\\:|\\ |~|,\\!
 _SPACED_NUMBER = re.compile(r"(?<![\d.,])\d{1,3}(?: \d{3})+(?![\d])")
 _COMMA_NUMBER = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])")
 _SPACE_COMMAND = re.compile(r"(?<!\\)\\(?:q?quad(?![A-Za-z])|thinspace(?![A-Za-z])|hspace\{[^{}]*\}|[,;:! ])|~")
-_DROPPED = re.compile(
-    r"\\(?:left|right|bigl?|bigr|Bigl?|Bigr|displaystyle|textstyle|limits|nolimits)(?![A-Za-z])\.?|\\\$|\$|(?<!\\)\\[()\[\]]|`"
-)
+_SIZES = "left|right|bigl?|bigr|Bigl?|Bigr|displaystyle|textstyle|limits|nolimits"
+_FONTS = "bf|it|rm|sf|tt|large|Large|huge|Huge|small"
+_DROPPED = re.compile(rf"\\(?:{_SIZES}|{_FONTS})(?![A-Za-z])\.?|\\\$|\$|(?<!\\)\\[()\[\]]|`")
+_SAME = {  # commands that mean the same
+    r"\degree": r"^\circ",
+    r"\textdegree": r"^\circ",
+    r"\varnothing": r"\emptyset",
+    r"\varphi": r"\phi",
+    r"\varepsilon": r"\epsilon",
+    r"\vartheta": r"\theta",
+    r"\langle": "(",
+    r"\rangle": ")",
+}
+_COMMAND = re.compile(r"\\[A-Za-z]+")
+_COLOUR = re.compile(r"\\(?:textcolor|color)\s*\{[^{}]*\}|\\underline(?=\s*\{)")
+_BLACKBOARD = re.compile(r"\\mathbb\s*([A-Z])")
+_CHOOSE = re.compile(r"\{\s*([^{}]+?)\s*\\choose(?![A-Za-z])\s*([^{}]+?)\s*\}")
+_TIMES_LETTER = re.compile(r"(?<=\d)\s*x\s*(?=10\s*\^)")
+_NATURAL_LOG = re.compile(r"\\log\s*_\s*(?:\{\s*e\s*\}|e(?![A-Za-z]))")
+_BARE_EXPONENT = re.compile(r"\^\s*-\s*(\d+|[A-Za-z](?![A-Za-z]))")
 _FRACTION_NAME = re.compile(r"\\[dtc]frac(?![A-Za-z])")
-_SHORT_FRACTION = re.compile(r"\\frac\s*(\{[^{}]*\}|\d)\s*(\{|\d(?!\d))")
+_TOKEN = r"\\(?:pi|alpha|beta|theta|phi)(?![A-Za-z])|[A-Za-z]"
+_SHORT_FRACTION = re.compile(rf"\\frac\s*(\{{[^{{}}]*\}}|\d|{_TOKEN})\s*(\{{|\d(?!\d)|{_TOKEN})")
 _BOLD = re.compile(r"\*\*(.*?)\*\*|__(.*?)__")
 _WORDS = r"\\(?:text(?:normal|bf|it|rm|sf|tt)?|mbox|hbox)\s*"
 _WRAPPER = r"\\(?:text(?:normal|bf|it|rm|sf|tt)?|mbox|hbox|math(?:rm|bf|it|sf|normal)|boldsymbol|bm)\s*"
@@ -52,16 +74,18 @@ _LEAD_IN = re.compile(
     rf"^\s*(?:{_WORDS}\{{[^{{}}]*?(?:\bis|\bare|\bequals|:)\s*\}}"
     r"|(?i:(?:the\s+)?(?:final\s+)?answer\s*(?:is\b\s*:?|:)))(?=\s*\S)"
 )
+_TURNED = re.compile(r"(?i)\b(?:not|no|minus|negative|more|less|fewer|half|twice|than|least|most|without|wrong)\b")
 _AND_OR = re.compile(rf"\s*,?\s*(?:{_WORDS}\{{\s*(?:and|or)\s*\}}|(?<![A-Za-z\\])(?:and|or)(?![A-Za-z]))\s*")
+_DEGREE_WORD = re.compile(_WRAPPER + r"\{\s*(\^\\circ\s*[CFK]?)\s*\}")
 _CONSTANT_WORD = re.compile(_WRAPPER + r"\{\s*([eid])\s*\}")
 _NUMBER_WRAPPER = re.compile(_WRAPPER + r"\{\s*([-+]?[\d.,]*\d)\s*\}")
-_PERCENT_WORD = re.compile(_WRAPPER + r"\{\s*(?:percent|per cent|pct)\s*\}|(?<=\d)\s*(?:percent|per cent|pct)\b")
+_PERCENT_WORD = re.compile(_WRAPPER + r"\{\s*(?:percent|per cent|pct|\\?%)\s*\}|(?<=\d)\s*(?:percent|per cent|pct)\b")
 _SCIENTIFIC = re.compile(r"(?<![A-Za-z\d.\\])(\d+(?:\.\d+)?)[eE]([+-]?\d{1,3})(?![\w.])")
 _BARE_PI = re.compile(r"(?<![A-Za-z\\])pi(?![A-Za-z])")
 _BARE_FUNCTION = re.compile(r"(?<![A-Za-z\\])(sqrt|sin|cos|tan|ln|log)(?![A-Za-z])")
 _ROOT_RUN = re.compile(r"\\sqrt\s*(\d+|[A-Za-z](?![A-Za-z]))")
 _TRAILING = re.compile(r"(?:[\s,;:\\]|(?<!\.)\.(?!\.))+$")
-_REPEATING = re.compile(r"(\d*)\.(\d*)\\(?:overline|bar|dot)\s*\{?(\d+)\}?")
+_REPEATING = re.compile(r"(\d*)\.(\d*)\\(?:overline|bar|dot)\s*\{?(\d+)\}?|(?<!\d)(0)\.(\d*)\((\d+)\)")
 _MIXED = re.compile(
     r"(?<![\d.^_/}])(?<![\d.^_/}]\s)(\d+)\s*(?:\\frac\s*\{\s*(\d+)\s*\}\s*\{\s*(\d+)\s*\}|(?<=\d)\s(\d+)\s?/\s?(\d+)(?![\d.]))"
 )
@@ -71,19 +95,24 @@ _ADJACENT_NUMBERS = re.compile(r"(?<![_^\d])\d[\d.]*\s+\.?\d")
 def clean(text: str) -> str:
     """The answer without decoration, separators, lead-in and full stop; brackets and meaning stay."""
     text = re.sub(r"\s+", " ", _plain_characters(text)).strip()
+    text = _COLOUR.sub("", _COMMAND.sub(lambda m: _SAME.get(m[0], m[0]), text))
+    text = _BLACKBOARD.sub(r"\\mathbb{\1}", _CHOOSE.sub(r"\\binom{\1}{\2}", text))
     text = _BOLD.sub(lambda m: m[1] or m[2] or "", text)
     text = _EXPLICIT_SEPARATOR.sub("", text)
     text = _SPACE_COMMAND.sub(" ", text)
     text = _DROPPED.sub("", text)
-    text = _LEAD_IN.sub(" ", text)
+    text = _LEAD_IN.sub(lambda m: m[0] if _TURNED.search(m[0]) else " ", text)
     text = _AND_OR.sub(", ", text)
     text = _PERCENT_WORD.sub(r"\\%", text)
     text = _TRAILING.sub("", _unwrap(text.strip()))
+    text = _DEGREE_WORD.sub(r"\1", text).removeprefix("=").strip()
     text = _CONSTANT_WORD.sub(r" \1 ", text)
     text = _NUMBER_WRAPPER.sub(r"\1", text)
     text = _FRACTION_NAME.sub(r"\\frac", text)
     text = _SHORT_FRACTION.sub(_braced_fraction, text)
     text = text.replace("**", "^").replace("*", r"\cdot ")
+    text = _NATURAL_LOG.sub(r"\\ln ", text)
+    text = _BARE_EXPONENT.sub(r"^{-\1}", _TIMES_LETTER.sub(r"\\times ", text))
     text = text.replace("<=", r"\le ").replace(">=", r"\ge ")
     text = re.sub(r"(?<![\d)}])!=", r"\\ne ", text)
     text = _SCIENTIFIC.sub(r"\1\\cdot 10^{\2}", text)
@@ -197,7 +226,7 @@ def _join_numbers(text: str) -> str:
 
 def _repeating(match: re.Match[str]) -> str:
     """``0.1\\overline{6}`` -> the fraction it is."""
-    whole, head, cycle = match[1] or "0", match[2], match[3]
+    whole, head, cycle = (match[1] or "0", match[2], match[3]) if match[3] else match.groups()[3:]
     scale = 10 ** len(head) * (10 ** len(cycle) - 1)
     value = int(whole + head + cycle) - int(whole + head)
     return rf"\frac{{{value}}}{{{scale}}}"

@@ -13,18 +13,20 @@ from sympy.core.evalf import PrecisionExhausted
 from lagproof.tasks.answers.numbers import close, tolerance
 from lagproof.tasks.answers.reader import UnreadableError
 
-MAX_RESULT_DIGITS = 20_000
+MAX_RESULT_DIGITS = 40_000
 """Digits of a number that is worked out; nothing longer is."""
 
 _DIGITS = 60
-_AGREEMENT = sympy.Rational(1, 10**45)
+_AGREEMENT = 100
+"""Digits behind the size of two numbers to which their difference must vanish."""
 
 
 def same_number(gold: sympy.Expr, answer: sympy.Expr, *, rounded: bool) -> bool:
     """Whether two constants are equal.
 
-    Rationals exactly, whatever their size; others to 45 significant digits, since an absolute precision calls
-    ``1/2^{99}`` and ``1/2^{98}`` equal. Where one was written with a decimal point, to six decimals.
+    Rationals exactly, whatever their size; of others the difference is worked out with a hundred digits more than the
+    numbers have, since an absolute precision calls ``1/2^{99}`` and ``1/2^{98}`` equal, and a relative one
+    ``2^{200}+\\sqrt{2}`` and ``2^{200}``. Where one was written with a decimal point, to six decimals.
 
     Raises:
         UnreadableError: one is too large to be worked out.
@@ -37,25 +39,30 @@ def same_number(gold: sympy.Expr, answer: sympy.Expr, *, rounded: bool) -> bool:
     if a.has(sympy.nan, sympy.zoo, sympy.oo) or b.has(sympy.nan, sympy.zoo, sympy.oo):
         return a == b and a not in (sympy.nan, sympy.zoo)
     try:
-        near = _agree(sympy.N(a, _DIGITS, strict=True), sympy.N(b, _DIGITS, strict=True), rounded)
+        return _near(a, b) if rounded else _is_zero(a - b, int(digits(gold) + digits(answer)) + _AGREEMENT)
     except (PrecisionExhausted, TypeError, ValueError):
-        near = None
-    return math_verify(a, b, timeout_seconds=None, raise_on_error=True) if near is None else near
+        return math_verify(a, b, timeout_seconds=None, raise_on_error=True)
 
 
-def _agree(a: Any, b: Any, rounded: bool) -> bool | None:
-    """Whether two evaluated numbers agree; ``None`` where their digits cannot tell."""
-    if not (a.is_number and b.is_number and a.is_finite is not False and b.is_finite is not False):
-        return None
-    scale = max(abs(a), abs(b))
-    if rounded:
-        re, im = a.as_real_imag()
-        allowed = [tolerance(Fraction(str(part))) for part in (re, im)]
-        gaps = [abs(Fraction(str(part))) for part in (a - b).as_real_imag()]
-        return all(gap <= limit for gap, limit in zip(gaps, allowed, strict=True))
-    if scale < _AGREEMENT:
-        return None
-    return bool(abs(a - b) <= scale * _AGREEMENT)
+def _near(a: Any, b: Any) -> bool:
+    re, im = sympy.N(a, _DIGITS, strict=True).as_real_imag()
+    allowed = [tolerance(Fraction(str(part))) for part in (re, im)]
+    gaps = [abs(Fraction(str(part))) for part in sympy.N(a - b, _DIGITS).as_real_imag()]
+    return all(gap <= limit for gap, limit in zip(gaps, allowed, strict=True))
+
+
+def _is_zero(gap: Any, precision: int) -> bool:
+    """Whether a difference has no digit that is not 0, worked out to so many."""
+    if gap.is_Rational:
+        return gap == 0
+    try:
+        value = sympy.N(gap, 3, maxn=precision, strict=True)
+    except PrecisionExhausted:
+        re, im = gap.as_real_imag() if gap.has(sympy.I) else (gap, sympy.S.Zero)
+        return im == 0 or (_is_zero(re, precision) and _is_zero(im, precision))
+    if not value.is_number or value.has(sympy.nan, sympy.zoo, sympy.oo):
+        raise ValueError(value)
+    return value == 0
 
 
 def _work_out(value: sympy.Expr) -> Any:
@@ -69,7 +76,9 @@ def digits(value: Any) -> float:
     if isinstance(value, sympy.Rational):
         return (abs(value.p).bit_length() + value.q.bit_length()) * math.log10(2) + 1
     if isinstance(value, sympy.Pow):
-        return max(1.0, digits(value.base)) * max(1.0, _size(value.exp))
+        base = value.base
+        each = math.log10(max(abs(base.p), base.q)) if isinstance(base, sympy.Rational) else max(1.0, digits(base))
+        return each * max(1.0, _size(value.exp)) + 1 if each else 1.0
     if isinstance(value, sympy.factorial | sympy.gamma):
         n = _size(value.args[0])
         return n * math.log10(n + 10)
@@ -83,4 +92,4 @@ def _size(value: Any) -> float:
     """Absolute value of a constant, roughly; 1 for what has symbols in it."""
     if value.free_symbols:
         return 1.0
-    return float(abs(sympy.N(value.doit(), 5))) if digits(value) < 9 else math.inf
+    return float(abs(sympy.N(value.doit(), 5))) if digits(value) < 20 else math.inf

@@ -21,9 +21,10 @@ class Form(StrEnum):
 
 _BOX = re.compile(r"\\f?box(?:ed)?(?![A-Za-z])\s*")
 _COMMANDS = ("\\boxed", "\\fbox")
-_MARK = re.compile(r"####|\banswer\*{0,3}[ \t]*(?:is\b[ \t]*:?|:)", re.IGNORECASE)
+_MARK = re.compile(r"####|\banswer\*{0,3}[ \t]*(?:is\b[ \t]*[:：]?|[:：])", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"[.;!?](?=\s|$|\*\*)|\n")
 _BOLD_ENDS = re.compile(r"\*{1,3}(?=\s)")  # of a mark in bold: **Answer:** 34
+_EMPHASIS = re.compile(r"([*_])([^*_]+)\1")
 _TO_A_BOX = re.compile(r"\s*(?:\$\$?|\\\[|\\\(|\*\*)?\s*(?=\\f?box)")
 
 
@@ -88,7 +89,7 @@ def _marked(response: str) -> str | None:
         pass
     if last is None:
         return None
-    rest = response[last.end() : last.end() + 2 * MAX_CHARS].lstrip(" \t")
+    rest = response[last.end() : last.end() + 2 * MAX_CHARS].replace("\r\n", "\n").lstrip(" \t")
     if ends := _BOLD_ENDS.match(rest):
         rest = rest[ends.end() :].lstrip(" \t")
     if rest.startswith("\n"):
@@ -101,7 +102,9 @@ def _marked(response: str) -> str | None:
 
 
 def _without_half_bold(text: str) -> str:
-    """Without the asterisks whose other half stands outside: ``34**`` of ``**Answer: 34**``."""
+    """Without asterisks and underscores around it, or whose other half is outside: ``34**`` of ``**Answer: 34**``."""
+    if inner := _EMPHASIS.fullmatch(text):
+        return inner[2].strip()
     if text.count("**") % 2 == 0:
         return text
     return (text.removeprefix("**") if text.startswith("**") else text.removesuffix("**")).strip()

@@ -9,7 +9,7 @@ from enum import StrEnum
 from lagproof.tasks.answers import numbers
 from lagproof.tasks.answers.clean import clean, depth
 from lagproof.tasks.answers.extract import MAX_CHARS, last_box
-from lagproof.tasks.answers.units import split_unit
+from lagproof.tasks.answers.units import differ, is_word, split_unit
 
 MAX_DEPTH = 12
 """Nested brackets at most: reading ten takes the verifier half a second, and each more doubles it."""
@@ -37,6 +37,8 @@ class Question:
 MARKED_WORDS = re.compile(r"\\(?:text(?:normal|bf|it|rm|sf|tt)?|mbox|hbox)\s*\{([^{}]*)\}")
 _BARE_WORDS = re.compile(r"\(?[A-Za-z][A-Za-z' .-]*\)?")
 _BASED = re.compile(r"([0-9A-Za-z]*\d[0-9A-Za-z]*)\s*_\s*\{?\s*(?:\\text\s*\{)?\s*(\w+)\s*\}?\s*\}?")
+_THREE_DIGITS = re.compile(r"\d{1,3}(?:,\d{3})+")
+_SHORT_WORDS = frozenset(["yes", "no", "on", "off", "odd", "even", "true", "false"])
 _BASE_NAMES = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 _BASES = {name: base for base, name in enumerate(_BASE_NAMES, start=2)}
 
@@ -53,10 +55,15 @@ def first_look(gold: str, answer: str | None) -> Verdict | Question:
         return Verdict.BAD_GOLD
     if answer is None or len(answer) > MAX_CHARS or depth(answer) > MAX_DEPTH:
         return Verdict.UNPARSED
-    given = clean(answer)
+    given = clean(_spaced_list(answer)) if "," in right else clean(answer)
     if not given:
         return Verdict.UNPARSED
     return _by_words(right, given) or _by_base(right, given) or _by_value(right, given)
+
+
+def _spaced_list(answer: str) -> str:
+    """``101,121`` as a list where the right answer is one: three digits behind a comma are no thousands then."""
+    return answer.replace(",", ", ") if _THREE_DIGITS.fullmatch(answer.strip(" ${}\\")) else answer
 
 
 def clean_gold(gold: str) -> str | None:
@@ -68,14 +75,34 @@ def clean_gold(gold: str) -> str | None:
 
 
 def _by_words(gold: str, answer: str) -> Verdict | None:
-    """Compare words (``\\text{Monday}``, ``even``, ``(C)``), case and brackets aside."""
+    """Compare words (``\\text{Monday}``, ``even``, ``(C)``, ``3:15 p.m.``), case and brackets aside."""
+    if _letters(gold) and _plain(gold) == _plain(answer):
+        return Verdict.CORRECT
     right, given = words_of(gold), words_of(answer)
-    if right is None:
-        return None
+    if right is None or (MARKED_WORDS.fullmatch(gold) and re.search(r"\d", right)):
+        return None  # a number with words is a value with a unit
     if right == given:
         return Verdict.CORRECT
     letters = len(right) == 1 and given is not None and len(given) == 1
-    return Verdict.WRONG if letters or MARKED_WORDS.fullmatch(gold) else None
+    return Verdict.WRONG if letters or MARKED_WORDS.fullmatch(gold) or _are_words(gold) else None
+
+
+def _letters(text: str) -> bool:
+    """Whether there is a word in it, and not a command or a variable alone."""
+    return any(is_word(word) for word in re.findall(r"(?<![A-Za-z\\])[A-Za-z]+", MARKED_WORDS.sub(r" \1 ", text)))
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"[\s.,;]+", "", MARKED_WORDS.sub(r"\1", text)).lower()
+
+
+def _are_words(text: str) -> bool:
+    """Whether bare letters are words or labels (``even``, ``ABC``, ``IV``, ``no``), and not a product of variables."""
+    words = re.findall(r"[A-Za-z]+", text)
+    if not words or "\\" in text:
+        return False
+    label = len(words) == 1 and words[0].isupper() and (len(words[0]) > 2 or set(words[0]) <= set("IVXLCDM"))
+    return label or words[0].lower() in _SHORT_WORDS or all(len(word) > 3 and is_word(word) for word in words)
 
 
 def words_of(text: str) -> str | None:
@@ -114,14 +141,17 @@ def based(text: str) -> tuple[str, int | None] | None:
 
 
 def _by_value(gold: str, answer: str) -> Verdict | Question:
-    right, right_unit = split_unit(gold, plain_number=False)
+    right, right_unit = split_unit(_unmarked(gold), plain_number=False)
     right_number = numbers.read(right)
-    marked = MARKED_WORDS.fullmatch(answer)
-    given = clean(marked[1]) if marked else answer
-    given, given_unit = split_unit(given, plain_number=right_number is not None)
-    if right_unit and given_unit and right_unit != given_unit:
+    given, given_unit = split_unit(_unmarked(answer), plain_number=right_number is not None)
+    if differ(right_unit, given_unit):
         return Verdict.WRONG
     given_number = numbers.read(given)
     if right_number is not None and given_number is not None:
         return Verdict.CORRECT if numbers.equal(right_number, given_number) else Verdict.WRONG
     return Question(right, given) if given else Verdict.UNPARSED
+
+
+def _unmarked(text: str) -> str:
+    marked = MARKED_WORDS.fullmatch(text)
+    return clean(marked[1]) if marked else text

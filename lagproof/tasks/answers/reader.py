@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import importlib
+import re
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
 import sympy
 from antlr4.atn.PredictionMode import PredictionMode
-from latex2sympy2_extended.latex2sympy2 import _Latex2Sympy
+from latex2sympy2_extended.latex2sympy2 import ConversionConfig, _Latex2Sympy
 from latex2sympy2_extended.math_normalization import NormalizationConfig, normalize_latex
 from math_verify.grader import should_treat_as_complex
 from sympy.parsing import sympy_parser
 
 from lagproof.tasks.answers.clean import has_adjacent_numbers, mixed_numbers
+from lagproof.tasks.answers.units import FUNCTION
 
 _NORMALIZATION = NormalizationConfig(
     basic_latex=True, units=False, malformed_operators=True, nits=False, boxed="none", equations=False
 )
+
+
+_FACTOR = r"\s*(?=[A-Za-z(]|\\(?!cdot|times|div|%|le|ge|pm|mp|ne|in|cup|cap|\}))"
+_SLASH = re.compile(rf"(?<![\d.^/!)}}])(\d+)/(\d+){_FACTOR}")
+_BRACKET_SLASH = re.compile(rf"([)}}])\s*/\s*(\d+){_FACTOR}")
+_PRIMES = re.compile(r"([A-Za-z])('+|\^\{?\\prime\}?)")
+_FACTORIAL_POWER = re.compile(r"(\d+!)\s*\^")
+_DEGREES = re.compile(r"(\d+(?:\.\d+)?)\s*\^\s*(?:\{\s*\\circ\s*\}|\\circ(?![A-Za-z]))")
 
 
 class UnreadableError(Exception):
@@ -38,24 +48,62 @@ def forbid_code() -> None:
     sympy_parser.eval_expr = refuse
 
 
+def is_complex(text: str) -> bool:
+    """Whether symbols beside this stand for complex numbers, since ``i`` or the like is in it."""
+    return should_treat_as_complex(text)
+
+
 @lru_cache(maxsize=4096)
-def read(text: str) -> Any:
+def read(text: str, real: bool = True) -> Any:
     """A cleaned answer as a sympy expression or matrix.
+
+    Args:
+        text: what was cleaned.
+        real: whether symbols stand for real numbers; the same for all that is compared, or they are not the same.
 
     Raises:
         UnreadableError: it is no mathematics.
     """
-    text = mixed_numbers(text)
-    if has_adjacent_numbers(text):
+    text = _PRIMES.sub(_primed, text)
+    text = _FACTORIAL_POWER.sub(r"(\1)^", _radians(_slashes(mixed_numbers(text))))
+    if has_adjacent_numbers(text) or "!!" in text:
         raise UnreadableError(text)
     latex = normalize_latex(text, _NORMALIZATION)
-    real = not should_treat_as_complex(latex)
     value = _parse(latex, real, PredictionMode.SLL)
     if value is None:
         value = _parse(latex, real, PredictionMode.LL)
     if not isinstance(value, sympy.Basic | sympy.MatrixBase):
         raise UnreadableError(text)
+    return _real_roots(value) if real else value
+
+
+def _primed(match: re.Match[str]) -> str:
+    """``f'`` as a symbol of its own."""
+    return f"{match[1]}_{{{'q' * max(1, match[2].count(chr(39)))}}}"
+
+
+def _slashes(text: str) -> str:
+    """``3/4x`` as ``\\frac{3}{4}x``: from left to right, and what is meant by most who write it."""
+    return _BRACKET_SLASH.sub(r"\1\\cdot\\frac{1}{\2}", _SLASH.sub(r"\\frac{\1}{\2}", text))
+
+
+def _radians(text: str) -> str:
+    """Degrees in the argument of a function as what they are; anywhere else they are a unit."""
+    return text if FUNCTION.search(text) is None else _DEGREES.sub(r"(\1\\cdot\\frac{\\pi}{180})", text)
+
+
+def _real_roots(value: Any) -> Any:
+    """Odd roots of negative numbers as the real ones, as school has them."""
+    if isinstance(value, sympy.Basic) and not isinstance(value, sympy.core.relational.Relational | sympy.Set):
+        return value.replace(_is_odd_root, lambda root: -sympy.Pow(-root.base, root.exp, evaluate=False))
     return value
+
+
+def _is_odd_root(value: Any) -> bool:
+    if not (isinstance(value, sympy.Pow) and isinstance(value.base, sympy.Rational) and value.base < 0):
+        return False
+    exponent = value.exp.doit()
+    return isinstance(exponent, sympy.Rational) and exponent.p == 1 and exponent.q % 2 == 1 and exponent.q > 1
 
 
 def _parse(latex: str, real: bool, mode: Any) -> Any:
@@ -76,12 +124,12 @@ class _Reader(_Latex2Sympy):
     """math-verify's reader of LaTeX, except where it is wrong.
 
     Juxtaposition is a product: it reads ``2(3)`` and ``2 3`` as 5, and mixed numbers have been written out before. A
-    decimal is the exact fraction that it denotes, a lone ``i`` is the imaginary unit, and a binomial is not worked
-    out while reading.
+    decimal is the exact fraction that it denotes, a lone ``i`` is the imaginary unit, ``R`` is not ``r``, gamma is a
+    letter, and a binomial is not worked out while reading.
     """
 
     def __init__(self, mode: Any, real: bool) -> None:
-        super().__init__(is_real=real)
+        super().__init__(is_real=real, config=ConversionConfig(lowercase_symbols=False))
         self._mode = mode
 
     def create_parser(self, latex_str: Any) -> Any:
@@ -103,6 +151,10 @@ class _Reader(_Latex2Sympy):
     def convert_atom_expr(self, atom_expr: Any) -> Any:
         atom = super().convert_atom_expr(atom_expr)
         return sympy.I if isinstance(atom, sympy.Symbol) and atom.name == "i" else atom
+
+    def convert_atom(self, atom: Any) -> Any:
+        value = super().convert_atom(atom)
+        return sympy.Symbol("gamma", real=self.is_real) if value is sympy.EulerGamma else value
 
     def convert_binom(self, binom: Any) -> Any:
         return sympy.binomial(self.convert_expr(binom.upper), self.convert_expr(binom.lower), evaluate=False)

@@ -3,12 +3,32 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
-_WORDS = r"\\(?:text(?:normal|bf|it|rm|sf|tt)?|mbox|hbox|math(?:rm|bf|it|sf|normal))\s*"
+from lagproof.tasks.answers import numbers
+
+_WORDS = r"\\(?:text(?:normal|bf|it|rm|sf|tt)?|mbox|hbox|math(?:rm|normal))\s*"
 _POWER = r"(?:\s*\^\s*(?:\{\s*(?P<p1>\d)\s*\}|(?P<p2>\d)))?"
-_MARKED = re.compile(rf"(?P<value>.*\S)\s*{_WORDS}\{{(?P<words>[^{{}}]*)\}}{_POWER}$", re.DOTALL)
-_BARE = re.compile(rf"(?P<value>.*[\d%)}}])\s+(?P<words>[A-Za-z][A-Za-z. /-]*?){_POWER}$", re.DOTALL)
-_DEGREES = re.compile(r"\s*\^\s*\{?\s*\\circ\s*\}?\s*([CFK]?)$")
+_INSIDE = r"(?P<words>[^{}^]*)(?:\^(?:\{(?P<p3>\d)\}|(?P<p4>\d))\s*)?"
+_MARKED = re.compile(rf"(?P<value>.*\S)\s*{_WORDS}\{{{_INSIDE}\}}{_POWER}$", re.DOTALL)
+_WORD = r"(?P<words>(?<=\s)[A-Za-z][A-Za-z. /-]*?|(?<=\d)[A-Za-z]{2,})"
+_BARE = re.compile(rf"(?P<value>.*[\d%)}}])\s*{_WORD}{_POWER}$", re.DOTALL)
+_DEGREES = re.compile(r"\s*\^\s*\{?\s*\\circ\s*\}?\s*(?:\\(?:text|mathrm)\s*\{\s*)?([CFK]?)\s*\}?$")
+FUNCTION = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![A-Za-z])")
+_CHANGES = re.compile(
+    r"\b(?:or|more|less|fewer|than|most|least|half|thirds?|fourths?|fifths?|sixths?|eighths?|tens|tenths?|hundredths?|"
+    r"thousandths?|factorial|pi|plus|minus|over|not|no|below|wrong|if|mod|base|to|hundred|thousand|million|billion|"
+    r"trillion|dozen|times (?=\S))\b|^(?:squared|cubed)\b"
+)
+_MULTIPLES = {
+    "hundred": 100,
+    "thousand": 1000,
+    "million": 10**6,
+    "billion": 10**9,
+    "trillion": 10**12,
+    "dozen": 12,
+}
+"""Words that make a number another one."""
 
 _NAMES = {
     "m": "m meter metre",
@@ -36,13 +56,18 @@ _NAMES = {
     "dollar": "dollar",
     "cent": "cent",
     "euro": "euro",
-    "mph": "mph",
+    "mi/h": "mph",
     "km/h": "km/h kmh kph",
     "m/s": "m/s",
+    "degree": "degree deg",
+    "radian": "radian rad",
+    "am": "am a.m",
+    "pm": "pm p.m",
 }
 _CANONICAL = {word: unit for unit, words in _NAMES.items() for word in words.split()}
 _POWERS = {"square": "2", "sq": "2", "squared": "2", "cubic": "3", "cu": "3", "cubed": "3"}
 _SINGLE = frozenset("mgshlL")
+_MARKED_SINGLE = _SINGLE | frozenset("NJWVAKCF")
 
 
 def split_unit(text: str, *, plain_number: bool) -> tuple[str, str | None]:
@@ -53,21 +78,37 @@ def split_unit(text: str, *, plain_number: bool) -> tuple[str, str | None]:
         plain_number: whether a bare single letter behind a number (``10 m``) can only be a unit, because the right
             answer is a number.
     """
-    if degrees := _DEGREES.search(text):
-        return text[: degrees.start()].strip(), f"degree{degrees[1]}" if degrees[1] else None
+    if (degrees := _DEGREES.search(text)) and not FUNCTION.search(text):
+        return text[: degrees.start()].strip(), f"degree{degrees[1]}"
     match = _MARKED.fullmatch(text)
     if match is None:
         match = _BARE.fullmatch(text)
-        if match is None or not _is_unit(match["words"], plain_number):
+        if match is None or not _is_unit(match, plain_number):
             return text, None
-    value, words = match["value"].strip(), match["words"].strip().lower().rstrip(".")
-    if not re.search(r"[0-9]|\\pi|\\sqrt", value):
+    value, written = match["value"].strip(), match["words"].strip().rstrip(".")
+    if not re.search(r"[0-9]|\\pi|\\sqrt", value) or (len(written) == 1 and written not in _MARKED_SINGLE):
         return text, None
-    return value, canonical(words, match["p1"] or match["p2"])
+    words, power = written.lower(), next(filter(None, list(match.groupdict().values())[2:]), None)
+    first, _, rest = words.partition(" ")
+    number = numbers.read(value)
+    if first in _MULTIPLES and number is not None and not number.percent:
+        value, words = str(number.value * _MULTIPLES[first]), rest
+    return (text, None) if _CHANGES.search(words) else (value, canonical(words, power))
+
+
+def differ(gold: str | None, answer: str | None) -> bool:
+    """Whether both units are there, and are not the same; plain degrees are of any scale."""
+    if gold is None or answer is None or gold == answer:
+        return False
+    return "degree" not in (gold, answer) or not (gold.startswith("degree") and answer.startswith("degree"))
 
 
 def canonical(words: str, power: str | None = None) -> str | None:
     """One name for a unit however it is spelt, or ``None`` for words that are no unit known here."""
+    above, per, below = words.partition(" per ")
+    if per:
+        names = canonical(above), canonical(below, power)
+        return None if None in names else "/".join(map(str, names))
     parts = words.replace("-", " ").split()
     for word in parts:
         power = _POWERS.get(word, power)
@@ -77,14 +118,23 @@ def canonical(words: str, power: str | None = None) -> str | None:
     return names[0] if power in (None, "1") else f"{names[0]}^{power}"
 
 
+def is_word(text: str) -> bool:
+    """Whether letters are a word and not a product of variables: three or more, a vowel, not as in the alphabet."""
+    word = text.lower()
+    rising = all(a < b for a, b in pairwise(word))
+    return len(word) >= 3 and word.isalpha() and re.search("[aeiouy]", word) is not None and not rising
+
+
 def _unit(word: str) -> str | None:
     word = word.rstrip(".")
     return _CANONICAL.get(word) or (_CANONICAL.get(word[:-1]) if word.endswith("s") else None)
 
 
-def _is_unit(words: str, plain_number: bool) -> bool:
-    """Bare words are words from two letters on, unless letters stand for variables."""
-    words = words.strip()
+def _is_unit(match: re.Match[str], plain_number: bool) -> bool:
+    """Bare words are units or words, unless letters stand for variables; a unit alone may follow without a space."""
+    words = match["words"].strip()
     if len(words) == 1:
         return plain_number and words in _SINGLE
-    return plain_number or all(_unit(w) or w in _POWERS for w in words.lower().split())
+    if match.string[match.start("words") - 1].isdigit():
+        return _unit(words.lower()) is not None
+    return all(_unit(w) or w in _POWERS or is_word(w.rstrip(".")) for w in re.split(r"[\s/-]+", words.lower()) if w)

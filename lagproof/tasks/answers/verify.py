@@ -5,128 +5,122 @@ Imported only in the processes of the pool: what is asked here may hang, and may
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import sympy
 from latex2sympy2_extended.sets import FiniteSet
 from math_verify import verify as math_verify
+from math_verify.grader import sympy_symbolic_eq
+from sympy.core.relational import Eq, Relational
 
 from lagproof.tasks.answers import numbers
-from lagproof.tasks.answers.clean import split_top
 from lagproof.tasks.answers.constants import same_number
+from lagproof.tasks.answers.equations import chains_agree, coordinates, has_equation, without_names
 from lagproof.tasks.answers.judge import Verdict
-from lagproof.tasks.answers.reader import UnreadableError, read
+from lagproof.tasks.answers.notation import both_signs, is_time, ratio
+from lagproof.tasks.answers.reader import UnreadableError, is_complex, read
+from lagproof.tasks.answers.relations import is_region, region, same_equation, same_relation
 
 _PROBES = ((7, 11), (13, 3))
 """Numerators and denominators of the points at which two expressions are compared."""
-_VARIABLE = re.compile(r"(?<![A-Za-z\\])[A-DF-Za-df-hj-z](?![A-Za-z])")
 
 
 def compare(gold: str, answer: str) -> Verdict:
     """Whether two cleaned answers are the same mathematics."""
+    gold, answer = both_signs(gold), both_signs(answer)
+    reader = partial(read, real=not (is_complex(gold) or is_complex(answer)))
+    ratios = ratio(gold), ratio(answer)
     try:
-        right = read(gold)
+        terms = [reader(term) for term in ratios[0] or (gold,)]
     except UnreadableError:
         return Verdict.BAD_GOLD
     if gold == answer:
         return Verdict.CORRECT
     try:
-        return Verdict.CORRECT if _compare(right, gold, answer) else Verdict.WRONG
+        if ratios[0] is not None and (ratios[1] is not None or len(terms) > 2 or is_time(gold)):
+            times = is_time(gold) and is_time(answer)
+            same = ratios[1] is not None and not times and _same_ratio(terms, list(map(reader, ratios[1])))
+        else:
+            same = _compare(gold, answer, reader)
+        return Verdict.CORRECT if same else Verdict.WRONG
     except UnreadableError:
         return Verdict.UNPARSED
 
 
-def _compare(right: Any, gold: str, answer: str) -> bool:
+def _same_ratio(gold: Sequence[Any], answer: Sequence[Any]) -> bool:
+    """``3:4:5`` and ``6:8:10``: every term in the proportion of the first ones."""
+    products = ((g * answer[0], a * gold[0]) for g, a in zip(gold, answer, strict=False))
+    return len(gold) == len(answer) and all(equal(g, a, rounded=False) for g, a in products)
+
+
+def _compare(gold: str, answer: str, reader: Callable[[str], Any]) -> bool:
     rounded = "." in gold or "." in answer
-    if not _constants_agree(answer, rounded):
+    if not chains_agree(answer, reader, lambda a, b: equal(a, b, rounded)):
         return False
-    equations = _has_equation(gold), _has_equation(answer)
+    gold, answer = _as_points(gold, answer)
+    equations = has_equation(gold), has_equation(answer)
     if equations == (False, True):
-        answer = _without_names(answer)
+        answer = without_names(answer, reader, of_gold=False)
     elif equations == (True, False):
-        right, gold = read(_without_names(gold)), _without_names(gold)
+        gold = without_names(gold, reader, of_gold=True)
     plain = numbers.read(gold), numbers.read(answer)
     if plain[0] is not None and plain[1] is not None:
         return numbers.equal(plain[0], plain[1])
-    return equal(right, read(answer), rounded)
+    return equal(reader(gold), reader(answer), rounded)
+
+
+def _as_points(gold: str, answer: str) -> tuple[str, str]:
+    """Where one side has names (``x=1, y=2``) and the other has none, both as points: then the order counts."""
+    named = coordinates(gold), coordinates(answer)
+    if named[0] and not has_equation(answer):
+        return f"({', '.join(named[0].values())})", answer if answer.startswith("(") else f"({answer})"
+    if named[1] and gold.startswith("(") and not has_equation(gold):
+        return gold, f"({', '.join(value for _, value in sorted(named[1].items()))})"
+    return gold, answer
 
 
 def equal(gold: Any, answer: Any, rounded: bool) -> bool:
     """Whether two expressions are equal: exactly in structure, mathematically in their parts."""
     if _is_constant(gold) and _is_constant(answer):
         return same_number(gold, answer, rounded=rounded)
-    if _is_region(gold) != _is_region(answer):
-        gold, answer = _region(gold), _region(answer)
+    same = partial(equal, rounded=rounded)
+    if is_region(gold) or is_region(answer):
+        gold, answer = region(gold), region(answer)
+    if isinstance(gold, Eq) != isinstance(answer, Eq):
+        gold, answer = _members(gold), _members(answer)
+    if isinstance(gold, Eq) and isinstance(answer, Eq):
+        return same_equation(gold, answer, same)
+    related = isinstance(gold, Relational | sympy.And), isinstance(answer, Relational | sympy.And)
+    if all(related):
+        return same_relation(gold, answer, same)
+    if any(related):
+        return False
     if isinstance(gold, sympy.MatrixBase) and isinstance(answer, sympy.MatrixBase):
         return gold.shape == answer.shape and _all_equal(gold.flat(), answer.flat(), rounded)
     if isinstance(gold, sympy.Interval) and isinstance(answer, sympy.Interval):
         open_ends = (gold.left_open, gold.right_open) == (answer.left_open, answer.right_open)
-        return open_ends and _all_equal(gold.args[:2], answer.args[:2], rounded)
+        return open_ends and same(gold.start, answer.start) and same(gold.end, answer.end)
     right, given = _as_tuple(gold), _as_tuple(answer)
     if right is not None and given is not None:
         in_order = not isinstance(gold, FiniteSet)
         return _all_equal(right, given, rounded) if in_order else _same_elements(right, given, rounded)
     if right is not None and isinstance(answer, sympy.Expr):
-        return len(right) == 1 and equal(right[0], answer, rounded)
+        return len(right) == 1 and same(right[0], answer)
     if given is not None and isinstance(gold, sympy.Expr):
-        return len(given) == 1 and equal(gold, given[0], rounded)
+        return len(given) == 1 and same(gold, given[0])
     return _algebraically_equal(gold, answer, rounded)
 
 
-def _constants_agree(text: str, rounded: bool) -> bool:
-    """Whether each chain ``a = b = c`` of a list has only one value: ``x = 5 = 7`` says nothing."""
-    for part in split_top(text, ",;"):
-        members = [member.strip() for member in split_top(part, "=")]
-        if len(members) == 1:
-            continue
-        values = [v for member in members if not _VARIABLE.search(member) and _is_constant(v := _try_read(member))]
-        if not all(equal(values[0], value, rounded) for value in values[1:]):
-            return False
-    return True
-
-
-def _has_equation(text: str) -> bool:
-    return any(len(split_top(part, "=")) > 1 for part in split_top(text, ",;"))
-
-
-def _without_names(text: str) -> str:
-    """The last member of every chain of a list; the one before it where a lone symbol comes last (``7 = x``)."""
-    return ", ".join(_value_of_chain(part) for part in split_top(text, ",;"))
-
-
-def _value_of_chain(part: str) -> str:
-    *before, last = (member.strip() for member in split_top(part, "="))
-    swapped = before and isinstance(_try_read(last), sympy.Symbol) and _is_constant(_try_read(before[-1]))
-    return before[-1] if swapped else last
-
-
-def _try_read(text: str) -> Any:
-    try:
-        return read(text)
-    except UnreadableError:
-        return None
+def _members(value: Any) -> Any:
+    r"""The set of ``x \in \{1,2\}``; else the value as it is."""
+    named = isinstance(value, Eq) and isinstance(value.lhs, sympy.Symbol)
+    return value.rhs if named and not isinstance(value.rhs, sympy.Expr) else value
 
 
 def _is_constant(value: Any) -> bool:
     return isinstance(value, sympy.Expr) and not value.free_symbols
-
-
-def _is_region(value: Any) -> bool:
-    return isinstance(value.rhs if isinstance(value, sympy.Eq) else value, sympy.Interval | sympy.Union)
-
-
-def _region(value: Any) -> Any:
-    r"""The numbers that ``0\le x<1``, or several with an "or", describe; else the value as it is."""
-    if isinstance(value, FiniteSet):
-        parts = [_region(part) for part in vars(value)["_unsorted_args"]]
-        return sympy.Union(*parts) if all(map(_is_region, parts)) else value
-    if isinstance(value, sympy.core.relational.Relational | sympy.And) and not isinstance(value, sympy.Eq):
-        with suppress(NotImplementedError):  # several variables, or nothing that sympy can solve
-            return value.as_set()
-    return value
 
 
 def _as_tuple(value: Any) -> Sequence[Any] | None:
@@ -134,7 +128,7 @@ def _as_tuple(value: Any) -> Sequence[Any] | None:
     if isinstance(value, sympy.Tuple):
         return value.args
     if isinstance(value, sympy.Interval) and value.left_open and value.right_open:
-        return value.args[:2]
+        return value.start, value.end
     return vars(value)["_unsorted_args"] if isinstance(value, FiniteSet) else None
 
 
@@ -154,16 +148,19 @@ def _same_elements(gold: Sequence[Any], answer: Sequence[Any], rounded: bool) ->
 
 
 def _algebraically_equal(gold: Any, answer: Any, rounded: bool) -> bool:
-    """math-verify's verdict, where two expressions in the same symbols agree at two points.
+    """math-verify's verdict, where two expressions agree at two points.
 
     The points come first since they are cheap, and decide most wrong answers. They also stop what it calls equal only
     because it compares with an absolute precision of 15 digits, such as ``x/2^{99}`` and ``x/2^{98}``.
     """
-    if isinstance(gold, sympy.Expr) and isinstance(answer, sympy.Expr) and gold.free_symbols == answer.free_symbols:
-        symbols = sorted(gold.free_symbols, key=str)
-        for top, bottom in _PROBES:
-            point = [(symbol, sympy.Rational(top + 2 * i, bottom + i)) for i, symbol in enumerate(symbols)]
-            values = gold.subs(point), answer.subs(point)
-            if all(map(_is_constant, values)) and not same_number(*values, rounded=rounded):
-                return False
-    return math_verify(gold, answer, timeout_seconds=None, raise_on_error=True)
+    if not (isinstance(gold, sympy.Expr) and isinstance(answer, sympy.Expr)):
+        return math_verify(gold, answer, timeout_seconds=None, raise_on_error=True)
+    symbols = sorted(gold.free_symbols | answer.free_symbols, key=str)
+    for top, bottom in _PROBES:
+        point = [(symbol, sympy.Rational(top + 2 * i, bottom + i)) for i, symbol in enumerate(symbols)]
+        values = gold.subs(point), answer.subs(point)
+        if all(map(_is_constant, values)) and not same_number(*values, rounded=rounded):
+            return False
+    return sympy_symbolic_eq(gold, answer) or (
+        not {gold, answer} & set(symbols) and math_verify(gold, answer, timeout_seconds=None, raise_on_error=True)
+    )

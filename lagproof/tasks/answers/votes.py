@@ -8,7 +8,7 @@ from lagproof.tasks.answers import numbers
 from lagproof.tasks.answers.clean import clean, depth, split_top
 from lagproof.tasks.answers.extract import MAX_CHARS
 from lagproof.tasks.answers.judge import MARKED_WORDS, MAX_DEPTH, based, clean_gold, words_of
-from lagproof.tasks.answers.units import split_unit
+from lagproof.tasks.answers.units import differ, split_unit
 
 _SYMBOL = re.compile(r"\\?[A-Za-z]+(?:_\{?\w+\}?)?(?:\([A-Za-z]\))?")
 _CONSTANTS = ("e", "i", r"\pi")
@@ -62,7 +62,7 @@ def _key(text: str, gold: str) -> str:
     marked = MARKED_WORDS.fullmatch(text)
     inner = _without_base(clean(marked[1]) if marked else text, gold)
     value, unit = split_unit(inner, plain_number=numbers.read(right) is not None)
-    other = f" {unit}" if unit and right_unit and unit != right_unit else ""
+    other = f" {unit}" if differ(right_unit, unit) else ""
     number = numbers.read(value)
     if number is not None:
         return f"{number.value}{'%' if number.percent else ''}{other}"

@@ -1,0 +1,96 @@
+"""Answers with an equals sign: chains of equal values, and names in front of a value that say nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import sympy
+
+from lagproof.tasks.answers.clean import split_top
+from lagproof.tasks.answers.reader import UnreadableError
+
+Reader = Callable[[str], Any]
+_VARIABLE = re.compile(r"(?<![A-Za-z\\])[A-DF-Za-df-hj-z](?![A-Za-z])")
+_APPLIED = re.compile(r"\\?[A-Za-z]+(?:_\{?\w+\}?)?'*\s*(?:\^\s*\{?-1\}?)?\s*\([^()=]*\)")
+_FIGURES = "angle|triangle|overline|measuredangle|vec"
+_WORDS = re.compile(rf"(?:\\(?:text|mathrm|mbox)\s*\{{[^{{}}]*\}}|\\(?:{_FIGURES})|[A-Za-z{{}}\s|.:])+")
+_COORDINATE = re.compile(r"\\?[A-Za-z]+(?:_\{?\w+\}?)?")
+_NUMBER = re.compile(r"\d+")
+
+
+def has_equation(text: str) -> bool:
+    """Whether there is an equals sign outside every bracket."""
+    return any(len(split_top(part, "=")) > 1 for part in split_top(text, ",;"))
+
+
+def chains_agree(text: str, reader: Reader, same: Callable[[Any, Any], bool]) -> bool:
+    """Whether each chain ``a = b = c`` of a list has only one value: ``x = 5 = 7`` says nothing."""
+    for part in split_top(text, ",;"):
+        members = [member.strip() for member in split_top(part, "=")]
+        if len(members) == 1:
+            continue
+        values = [v for m in members if not _VARIABLE.search(m) and _is_constant(v := _tried(m, reader))]
+        if not all(same(values[0], value) for value in values[1:]):
+            return False
+    return True
+
+
+def without_names(text: str, reader: Reader, *, of_gold: bool) -> str:
+    """Every chain of a list without the names in front; a part that is an equation stays what it is.
+
+    In front of an answer's value anything may stand that the question can have asked for: a name, ``f(2)``, ``m+n``.
+    A right answer loses only a name or ``f(x)``, since ``x+y=5`` is a line and not the number 5.
+    """
+    return ", ".join(_value(part.strip(), reader, of_gold) for part in split_top(text, ",;"))
+
+
+def _value(part: str, reader: Reader, of_gold: bool) -> str:
+    """The last member of a chain; the one before it where a lone symbol comes last (``7 = x``)."""
+    *before, last = (member.strip() for member in split_top(part, "="))
+    if not before:
+        return part
+    if isinstance(_tried(last, reader), sympy.Symbol) and _is_constant(_tried(before[-1], reader)):
+        before, last = [last, *before[:-1]], before[-1]
+    fits = all(_is_name(member, reader) or _is_constant(_tried(member, reader)) for member in before)
+    return last if fits or (not of_gold and _can_be_asked_for(before, reader)) else part
+
+
+def _is_name(text: str, reader: Reader) -> bool:
+    if _APPLIED.fullmatch(text) or (_WORDS.fullmatch(text) and re.search(r"[A-Z]{2}|[A-Za-z]{3}|\\", text)):
+        return True
+    members = split_top(text[1:-1], ",") if text.startswith("(") and text.endswith(")") else [text]
+    return all(isinstance(_tried(member, reader), sympy.Symbol) for member in members)
+
+
+def coordinates(text: str) -> dict[str, str]:
+    """Values by name of a list of values with different names (``x = 1, y = 2``); empty for anything else."""
+    pairs = [[side.strip() for side in split_top(part, "=")] for part in split_top(text, ",;")]
+    if len(pairs) < 2 or any(len(pair) != 2 or _COORDINATE.fullmatch(pair[0]) is None for pair in pairs):
+        return {}
+    return dict(pairs) if len(dict(pairs)) == len(pairs) else {}
+
+
+def _can_be_asked_for(members: list[str], reader: Reader) -> bool:
+    """Whether the first member is of several symbols without a number but in exponents: ``m+n``, ``a^2+b^2``."""
+    value = _tried(members[0], reader)
+    if not isinstance(value, sympy.Expr) or len(value.free_symbols) < 2:
+        return False
+    bare = re.sub(r"[_^]\s*(?:\{[^{}]*\}|\d)", "", members[0])
+    return (
+        _NUMBER.search(bare) is None
+        and not bare.startswith("-")
+        and all(_is_constant(_tried(member, reader)) or _VARIABLE.search(member) for member in members[1:])
+    )
+
+
+def _tried(text: str, reader: Reader) -> Any:
+    try:
+        return reader(text)
+    except UnreadableError:
+        return None
+
+
+def _is_constant(value: Any) -> bool:
+    return isinstance(value, sympy.Expr) and not value.free_symbols
