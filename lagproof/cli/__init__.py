@@ -147,7 +147,7 @@ def compare(
     "interrupted.",
 )
 def evaluate(
-    models: Annotated[list[str], typer.Argument(help="tiny-dense | smollm2 | a folder | a Hugging Face name")],
+    models: Annotated[list[str], typer.Argument(help="tiny-dense | tiny-moe | smollm2 | a folder | a Hugging Face name")],
     task: Annotated[list[str], typer.Option(help="NAME or LABEL=FILE; may be repeated")],
     out: Annotated[Path, typer.Option(help="folder for samples, tables and result.json")] = Path("runs/eval"),
     k: Annotated[int, typer.Option("--k", "-k", help="samples a problem")] = 1,
@@ -179,12 +179,14 @@ def grade(
     form: Annotated[str, typer.Option(help="where the answer is: boxed | marked | whole")] = "boxed",
     limit_s: Annotated[float, typer.Option(help="wall-clock limit of one answer, seconds")] = 5.0,
     memory_mib: Annotated[int, typer.Option(help="memory limit of one answer")] = 1024,
+    graders: Annotated[int, typer.Option(help="grading processes at most")] = 2,
     answer_column: Annotated[str, typer.Option(help="a dotted path")] = "answer",
     gold_column: Annotated[str, typer.Option(help="a dotted path")] = "gold",
 ) -> None:
     from lagproof.cli.grading import grade as run
+    from lagproof.tasks.answers.pool import Limits
 
-    run(file, out, form, limit_s, memory_mib, (answer_column, gold_column))
+    run(file, out, form, Limits(limit_s, memory_mib, graders), (answer_column, gold_column))
 
 
 MapOption = Annotated[

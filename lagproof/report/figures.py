@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 
 from lagproof.diagnostics.tail import Tail
@@ -29,9 +30,13 @@ D_BAR = (
 def of_many(runs: Sequence[RunData], findings: Findings, keys: Keys) -> tuple[list[Figure], list[str]]:
     """The figures of a comparison, and sentences about what could not be read."""
     tails, problems = read_tails(runs)
+    asked = "Evaluation on the same prompts."
+    if len({json.dumps([run.config["task"], run.config["eval"]], sort_keys=True) for run in runs}) > 1:
+        asked = "Each run is evaluated as its own [task] and [eval] say: heights do not compare."
+        problems = [*problems, "The runs differ in their task or in how they are evaluated: accuracies do not compare."]
     figures = [
         _summary(findings, keys),
-        _by_lag(runs, keys, "eval/accuracy", "Accuracy over steps", "Evaluation on the same prompts.", (0.0, 1.0)),
+        _by_lag(runs, keys, "eval/accuracy", "Accuracy over steps", asked, (0.0, 1.0)),
         _by_lag(runs, keys, "d_bar", "Mismatch over steps", D_BAR, log=True),
         tail_figure(tails, keys),
         age_figure(runs, charts.LOW_HEIGHT),

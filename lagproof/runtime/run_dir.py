@@ -37,12 +37,13 @@ class RunDir:
         self.rollouts = path / "rollouts"
         self.checkpoints = path / "checkpoints"
         self.result = path / "result.json"
+        self.data = path / "data.json"
         self._rows: list[dict[str, Any]] = []
         self._tokens = 0
 
     @classmethod
-    def create(cls, config: Config) -> RunDir:
-        """A new directory with the resolved configuration.
+    def create(cls, config: Config, data: Mapping[str, Any] | None) -> RunDir:
+        """A new directory with the resolved configuration, and with what the files of its task were.
 
         Raises:
             RunDirError: it exists and holds anything, or cannot be written.
@@ -56,8 +57,25 @@ class RunDir:
         with writing(run.path, "choose another place with --set run_dir=..., or fix its permissions"):
             run.rollouts.mkdir(parents=True)
             run.checkpoints.mkdir()
+            if data is not None:
+                write_text(json.dumps(data, indent=1) + "\n", run.data)
             config.save_toml(run.path / "config.toml")
         return run
+
+    def check_data(self, now: Mapping[str, Any] | None) -> None:
+        """Refuse to go on with other data than the run was begun with.
+
+        Raises:
+            RunDirError: they changed; says how many problems there were and are.
+        """
+        if not self.data.is_file():
+            return
+        before = json.loads(self.data.read_text(encoding="utf-8"))
+        if before != now:
+            raise RunDirError(
+                f"--resume {self.path}: its problems are not those that it was begun with (then {_sizes(before)}, now "
+                f"{_sizes(now)}); a run goes on as it began: put the data set back, or start a new run_dir"
+            )
 
     @classmethod
     def open(cls, path: Path) -> tuple[RunDir, Config]:
@@ -151,6 +169,15 @@ class RunDir:
         """Write ``result.json``; a run without it has not finished."""
         with writing(self.result):
             write_text(json.dumps(result, indent=1) + "\n", self.result)
+
+
+def _sizes(data: Mapping[str, Any] | None) -> str:
+    """How many problems there are to train and to evaluate on, of each task of a mixture."""
+    if not data:
+        return "none"
+    if "digest" in data:
+        return f"{data['problems']} and {data['evaluated']} to evaluate on, digest {data['digest'][:8]}"
+    return "; ".join(f"{name}: {_sizes(part)}" for name, part in data.items())
 
 
 def finite(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -85,11 +86,13 @@ def train(
             held.enter_context(run_dir.locked())
         task = held.enter_context(closing(tasks.build(config.task.name, config.task.options, config.seed)))
         _check_data(config, task)
+        if run_dir is not None:
+            run_dir.check_data(task.data)
         saved = None if run_dir is None else _newest(run_dir)
         loaded = load(config.model if saved is None else saved)
         _check_prompts(config, task, loaded)
         if run_dir is None:
-            run_dir = RunDir.create(config)
+            run_dir = RunDir.create(config, task.data)
             held.enter_context(run_dir.locked())
         interrupted = held.enter_context(interruptible())
         observers = Observers(interrupted, on_step or _ignore, on_tokens or _ignore, on_alarm or _ignore)
@@ -126,18 +129,26 @@ def _resolved_schedule(schedule: ScheduleConfig) -> ScheduleConfig:
 
 
 @contextmanager
-def interruptible() -> Iterator[Callable[[], bool]]:
-    """Turn the first SIGINT or SIGTERM into an answer to a question; the second acts as it always does."""
+def interruptible(unit: str = "step") -> Iterator[Callable[[], bool]]:
+    """Turn the first SIGINT or SIGTERM into an answer to a question, and say so; the second acts as it always does.
+
+    Args:
+        unit: what is finished and saved before the process stops, in a word.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False
         return
     asked = threading.Event()
     before = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
+    said = f"stopping: this {unit} is finished and saved first; a second Ctrl-C stops at once\n"
 
     def ask(number: int, frame: Any) -> None:
         asked.set()
         for s, handler in before.items():
             signal.signal(s, handler)
+        with suppress(OSError):  # past the buffers of sys.stderr, which the signal may have come in the middle of
+            drawn = os.isatty(2)  # there a bar of up to two lines may stand, and draws itself over what is below it
+            os.write(2, f"\n{said}\n".encode() if drawn else said.encode())
 
     for s in before:
         signal.signal(s, ask)
@@ -315,8 +326,19 @@ def _finish(config: Config, run_dir: RunDir, stop: Stop) -> Result:
         }
     )
     if not result.success:
-        raise RunStoppedError(f"{stop.detail} (run {run_dir.path}, after step {steps} of {config.steps})")
+        why = _no_rewards(last) if result.reason == "no_signal" else ""
+        raise RunStoppedError(f"{stop.detail}{why} (run {run_dir.path}, after step {steps} of {config.steps})")
     return result
+
+
+def _no_rewards(last: Mapping[str, float]) -> str:
+    """What to say where it was not the answers but the right ones that gave no signal."""
+    if not last.get("samples") or last.get("unscored") != last["samples"]:
+        return ""
+    return (
+        f"; none of the {int(last['samples'])} responses of the last batch got a reward, since the right answers "
+        "cannot be read: correct them, or name their column with task.gold_column"
+    )
 
 
 def _evaluator(

@@ -68,6 +68,10 @@ class ArithmeticTask(ArithmeticOptions):
     def eval_size(self) -> int | None:
         return 10_000
 
+    @property
+    def data(self) -> None:
+        return None
+
     def problem(self, index: int) -> Problem:
         return self._problem("train", index, *self._draw(_TRAIN, index))
 

@@ -133,7 +133,12 @@ def _is_hub_name(path: str) -> bool:
 
 
 def at(values: Mapping[str, Any], path: Sequence[str]) -> Any:
-    """The value under a path of columns, ``None`` where one is missing; a column may be an object written as text."""
+    """The value under a path of columns, ``None`` where one is missing; a column may be an object written as text.
+
+    A column whose own name has the dots comes first.
+    """
+    if (whole := ".".join(path)) in values:
+        return values[whole]
     value: Any = values
     for name in path:
         value = _opened(value)
@@ -143,6 +148,8 @@ def at(values: Mapping[str, Any], path: Sequence[str]) -> Any:
 
 def has(values: Mapping[str, Any], path: Sequence[str]) -> bool:
     """Whether a row has a path of columns; below a null it has them all."""
+    if ".".join(path) in values:
+        return True
     value: Any = values
     for name in path:
         value = _opened(value)

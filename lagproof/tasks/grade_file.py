@@ -7,6 +7,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -16,7 +17,7 @@ from lagproof.tasks.answers.pool import Limits
 from lagproof.tasks.files import Row, Source, at, has, rows
 from lagproof.tasks.grading import Grader
 
-_BATCH = 256
+_BATCH = 32
 
 
 def grade_file(
@@ -44,6 +45,10 @@ def grade_file(
         InputError: a file or a row that cannot be used, with its line.
         RunDirError: the output cannot be written.
     """
+    if Path(path_in).is_dir():
+        raise InputError(f"{path_in}: is a folder; name one .jsonl or .parquet file in it")
+    if isinstance(path_out, str | Path) and Path(path_out).suffix == ".parquet":
+        raise InputError(f"{path_out}: JSON Lines are written, not parquet; name the file .jsonl")
     found = rows(Source(str(path_in), split="test"))
     with Grader(form, limits) as grader:
         graded = graded_rows(found, grader, answer_column, gold_column)
@@ -53,13 +58,15 @@ def grade_file(
             file = Path(path_out)
             temporary = file.with_name(file.name + ".tmp")
             try:
+                file.parent.mkdir(parents=True, exist_ok=True)
                 with temporary.open("w", encoding="utf-8") as stream:
                     _write(graded, stream, on_progress)
                 os.replace(temporary, file)
             except OSError as error:
                 raise RunDirError(f"{file}: cannot be written: {error}") from error
             finally:
-                temporary.unlink(missing_ok=True)
+                with suppress(OSError):
+                    temporary.unlink()
         return grader.counts
 
 
@@ -126,4 +133,4 @@ def _text(row: Row, column: str) -> str:
     value = at(row.values, path)
     if isinstance(value, bool | list | dict):
         raise InputError(f"{row.where}: {column} is {value!r:.80}; must be text or a number")
-    return "" if value is None else str(value)
+    return "" if value is None or value != value else str(value)  # NaN is a missing one too

@@ -73,6 +73,10 @@ class GymTask:
     def eval_size(self) -> int | None:
         return _EVAL_SIZE
 
+    @property
+    def data(self) -> None:
+        return None
+
     def problem(self, index: int) -> Problem:
         return self._problem("train", index, index)
 

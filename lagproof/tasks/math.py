@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from lagproof.tasks.files import Source, has_split, rows
 from lagproof.tasks.grading import Grader
 from lagproof.tasks.order import check_seed
 from lagproof.tasks.prompts import Prompting
-from lagproof.tasks.schemas import SCHEMAS, Columns, Item, Schema, items, unique_column
+from lagproof.tasks.schemas import SCHEMAS, Columns, Item, Schema, digest, items, unique_column
 from lagproof.tasks.task import Answer, Grade, Problem
 from lagproof.tasks.words import word_problem
 
@@ -97,12 +98,17 @@ class DataOptions(PromptOptions):
 
 @dataclass(frozen=True)
 class Problems:
-    """Training and evaluation problems by index; a size of ``None`` never ends."""
+    """Training and evaluation problems by index; a size of ``None`` never ends.
+
+    Attributes:
+        data: of the files they were read from, as :attr:`lagproof.tasks.task.Task.data`.
+    """
 
     size: int | None
     eval_size: int | None
     train: Callable[[int], Item]
     evaluation: Callable[[int], Item]
+    data: Mapping[str, Any] | None = None
 
 
 class MathTask:
@@ -128,6 +134,10 @@ class MathTask:
     @property
     def eval_size(self) -> int | None:
         return self._problems.eval_size
+
+    @property
+    def data(self) -> Mapping[str, Any] | None:
+        return self._problems.data
 
     @property
     def counts(self) -> dict[str, int]:
@@ -187,7 +197,8 @@ def data_task(options: DataOptions, name: str) -> MathTask:
             f"or a Hugging Face data set name{published}"
         )
     train, evaluation = _splits(options, schema)
-    problems = Problems(len(train), len(evaluation), train.__getitem__, evaluation.__getitem__)
+    data = {"problems": len(train), "evaluated": len(evaluation), "digest": digest([*train, *evaluation])}
+    problems = Problems(len(train), len(evaluation), train.__getitem__, evaluation.__getitem__, data)
     return MathTask(options.label or name, problems, options)
 
 

@@ -110,6 +110,10 @@ class MixtureTask:
     def eval_size(self) -> int | None:
         return len(self._evaluation)
 
+    @property
+    def data(self) -> Mapping[str, Any] | None:
+        return {task.name: dict(task.data) for task in self._tasks if task.data is not None} or None
+
     def problem(self, index: int) -> Problem:
         block, place = divmod(index, _BLOCK)
         part, rank = _block(self._quota, self._seed, block)[place]

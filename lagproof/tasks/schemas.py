@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from lagproof.errors import InputError
 from lagproof.tasks.answers.extract import last_box
-from lagproof.tasks.files import Row, at
+from lagproof.tasks.files import Row, at, has
 
 QUESTIONS = ("problem", "question", "Problem", "Question", "prompt", "query")
 GOLDS = ("answer", "Answer", "ground_truth", "gold", "final_answer", "solution", "Solution")
@@ -122,7 +125,13 @@ def items(rows: Sequence[Row], schema: Schema, columns: Columns) -> list[Item]:
     seen: dict[str, str] = {}
     for number, row in enumerate(rows):
         question = _question(_value(row, columns.question, schema.columns.question or QUESTIONS, "question"), row)
-        gold = schema.gold_of(_gold(_value(row, columns.gold, schema.columns.gold or GOLDS, "gold"), row))
+        written = _gold(_value(row, columns.gold, schema.columns.gold or GOLDS, "gold"), row)
+        gold = schema.gold_of(written)
+        if "####" in gold:
+            raise InputError(
+                f"{row.where}: the right answer is a whole solution with '####', as GSM8K has it; name the task "
+                "'gsm8k' (lagproof eval: a label of that name), or 'jsonl', which takes what follows '####'"
+            )
         if not gold:
             raise InputError(f"{row.where}: the right answer is empty; correct the row or take it out")
         identity = _id(row, columns.id or schema.columns.id)
@@ -137,6 +146,14 @@ def items(rows: Sequence[Row], schema: Schema, columns: Columns) -> list[Item]:
     return out
 
 
+def digest(found: Sequence[Item]) -> str:
+    """Of every id, question and right answer, in order."""
+    whole = hashlib.sha256()
+    for item in found:
+        whole.update(json.dumps([item.id, item.question, item.gold]).encode() + b"\n")
+    return whole.hexdigest()[:32]
+
+
 def _value(row: Row, chosen: str | None, usual: str | Sequence[str], role: str) -> Any:
     looked_for = chosen or usual
     names = (looked_for,) if isinstance(looked_for, str) else looked_for
@@ -144,6 +161,10 @@ def _value(row: Row, chosen: str | None, usual: str | Sequence[str], role: str) 
         value = at(row.values, name.split("."))
         if value is not None:
             return value
+    if empty := [name for name in names if has(row.values, name.split("."))]:
+        raise InputError(
+            f"{row.where}: {empty[0]} is null; correct the row, take it out, or choose another task.{role}_column"
+        )
     raise InputError(
         f"{row.where}: no {role} column: looked for {', '.join(names)}, the row has {', '.join(row.values)}; "
         f"set task.{role}_column{'' if chosen else _of_another_schema(row)}"
@@ -156,6 +177,8 @@ def _of_another_schema(row: Row) -> str:
         named = [c.split(".") for c in (schema.columns.question, schema.columns.gold) if c is not None]
         if named and all(at(row.values, path) is not None for path in named):
             return f", or name the task {schema.name!r}, whose columns these are (lagproof eval: a label of that name)"
+    if all(any(name in row.values for name in usual) for usual in (QUESTIONS, GOLDS)):
+        return ", or name the task 'jsonl', which knows these columns (lagproof eval: a label of your own)"
     return ""
 
 
@@ -163,17 +186,30 @@ def _question(value: Any, row: Row) -> str | Sequence[Mapping[str, str]]:
     if isinstance(value, str) and value.strip():
         return value
     if isinstance(value, list) and value and all(_is_message(message) for message in value):
-        return [{"role": message["role"], "content": message["content"]} for message in value]
-    raise InputError(f"{row.where}: the question is {value!r:.80}; must be text, or a list of chat messages")
+        return [{"role": message["role"], "content": _content(message) or ""} for message in value]
+    raise InputError(
+        f"{row.where}: the question is {value!r:.80}; must be text, or a list of chat messages, each with role and "
+        "content as text"
+    )
 
 
 def _is_message(value: Any) -> bool:
-    return isinstance(value, Mapping) and all(isinstance(value.get(key), str) for key in ("role", "content"))
+    return isinstance(value, Mapping) and isinstance(value.get("role"), str) and _content(value) is not None
+
+
+def _content(message: Mapping[str, Any]) -> str | None:
+    """The text of a message, also where it is in parts (``[{"type": "text", "text": ...}]``); ``None`` for others."""
+    content = message.get("content")
+    if isinstance(content, list) and all(isinstance(p, Mapping) and isinstance(p.get("text"), str) for p in content):
+        return "".join(part["text"] for part in content)
+    return content if isinstance(content, str) else None
 
 
 def _gold(value: Any, row: Row) -> str:
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
+    if isinstance(value, float) and math.isnan(value):
+        raise InputError(f"{row.where}: the right answer is NaN, so it is missing; correct the row or take it out")
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise InputError(f"{row.where}: the right answer is {value!r:.80}; must be text or a number")
     return str(value)

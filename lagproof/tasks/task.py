@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -62,6 +62,11 @@ class Task(Protocol):
     @property
     def eval_size(self) -> int | None:
         """Number of evaluation problems; they are never trained on where the task can keep them apart."""
+        ...
+
+    @property
+    def data(self) -> Mapping[str, Any] | None:
+        """Digest and sizes of what was read from files, to notice that it changed; ``None`` where problems are made."""
         ...
 
     def problem(self, index: int) -> Problem: ...

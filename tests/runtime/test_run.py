@@ -226,7 +226,7 @@ class Short:
 
     def __init__(self, task: ArithmeticTask) -> None:
         self._task = task
-        self.size, self.eval_size = task.size, task.eval_size
+        self.size, self.eval_size, self.data = task.size, task.eval_size, task.data
         self.grade, self.key, self.close = task.grade, task.key, task.close
 
     def problem(self, index: int) -> Problem:
@@ -461,3 +461,47 @@ def test_the_evaluations_of_a_run_draw_their_problems_once(tmp_path, monkeypatch
     train(config(tmp_path / "run", "steps=2", "eval.every=1"))
     evaluated = [row["step"] for row in rows(tmp_path / "run") if "eval/accuracy" in row]
     assert (evaluated, len(drawn)) == ([0, 1, 2], 1)
+
+
+def write_problems(path, golds):
+    rows = [{"id": f"p{i}", "problem": f"{i}+{i}=", "answer": gold} for i, gold in enumerate(golds)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+DATA_SET = ("task.name=jsonl", "task.prompt=plain", "task.instruction=", "task.answer_form=whole", "eval.every=0")
+
+
+@pytest.fixture
+def spoken(monkeypatch):
+    """The tiny model can spell the prompts: they are written in its own alphabet."""
+    monkeypatch.setattr("lagproof.tasks.prompts.Prompting.prompt", lambda self, question: question)
+
+
+def test_a_run_goes_on_with_the_data_that_it_was_begun_with(tmp_path, spoken):
+    path = tmp_path / "x.jsonl"
+    write_problems(path, [str(2 * i) for i in range(40)])
+    settings = config(
+        tmp_path / "run", *DATA_SET, f"task.path={json.dumps(str(path))}", "learner.max_tied_batches=1000"
+    )
+
+    def stop(row):
+        if row["step"] >= 3 or row["batch"] >= 3:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(InterruptedRunError):
+        train(settings, on_step=stop)
+    assert json.loads((tmp_path / "run" / "data.json").read_text())["problems"] == 36
+    write_problems(path, [str(3 * i) for i in range(40)])
+    with pytest.raises(RunDirError, match=r"problems are not those that it was begun with \(then 36 and 4 to evaluate"):
+        train(settings, resume=True)
+    write_problems(path, [str(2 * i) for i in range(20)])
+    with pytest.raises(RunDirError, match="now 18 and 2 to evaluate on"):
+        train(settings, resume=True)
+
+
+def test_right_answers_that_cannot_be_read_are_why_there_is_no_signal(tmp_path, spoken):
+    path = tmp_path / "x.jsonl"
+    write_problems(path, [r"\frac{1}{"] * 40)
+    settings = config(tmp_path / "run", *DATA_SET, f"task.path={json.dumps(str(path))}", "learner.max_tied_batches=2")
+    with pytest.raises(RunStoppedError, match=r"none of the 32 responses .* the right answers cannot be read: correct"):
+        train(settings)

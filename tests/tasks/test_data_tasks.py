@@ -123,6 +123,36 @@ def test_a_file_of_another_schema_is_read_or_named(tmp_path: Path) -> None:
         tasks.build("jsonl", {"eval_path": other, "gold_column": "gold"})
 
 
+def test_a_solution_with_hashes_is_no_right_answer_of_mathematics(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.jsonl", [{"question": "?", "answer": "1 + 1 = 2\n#### 2"}])
+    with pytest.raises(InputError, match=r"line 1: the right answer is a whole solution with '####'.*'gsm8k'.*'jsonl'"):
+        tasks.build("math", {"path": path})
+    other = write(tmp_path / "y.jsonl", [{"problem": "?", "answer": "2"}])
+    with pytest.raises(InputError, match=r"line 1: no question column.*name the task 'jsonl'"):
+        tasks.build("gsm8k", {"path": other})
+
+
+def test_messages_in_parts(tmp_path: Path) -> None:
+    parts = [{"type": "text", "text": "What is "}, {"type": "text", "text": "1 + 1?"}]
+    path = write(tmp_path / "x.jsonl", [{"messages": [{"role": "user", "content": parts}], "ground_truth": "2"}])
+    task = tasks.build("dolci-rl-zero-math", {"path": path, "held_out": 0.0, "instruction": ""})
+    assert task.problem(0).prompt == [{"role": "user", "content": "What is 1 + 1?"}]
+
+
+def test_data_that_were_read_have_a_digest_and_made_ones_have_none(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    first = tasks.build("jsonl", {"path": write(path, plain(10))}).data
+    assert first is not None and (first["problems"], first["evaluated"]) == (9, 1)
+    assert tasks.build("jsonl", {"path": str(path)}).data == first
+    for key in ("id", "problem", "answer"):
+        rows = plain(10)
+        rows[3][key] = "other"
+        assert tasks.build("jsonl", {"path": write(path, rows)}).data != first, key
+    assert tasks.build("words").data is None and tasks.build("arithmetic").data is None
+    mixed = tasks.build("mixture", {"tasks": [{"name": "words"}, {"name": "jsonl", "path": write(path, plain(10))}]})
+    assert mixed.data == {"jsonl": first}
+
+
 def test_dolci(tmp_path: Path) -> None:
     row = {
         "prompt": "What is 2 + 2?",
@@ -250,6 +280,9 @@ BAD = [
     ([{"problem": "?", "answer": [1, 2]}], r"line 1: the right answer is \[1, 2\]"),
     ([*plain(3), *plain(1)], "line 4: id 'p0' again, as in .*line 1"),
     ([], "the data set is empty"),
+    ([{"problem": "?", "answer": None}], r"line 1: answer is null; .*choose another task\.gold_column"),
+    ([{"problem": "?", "answer": float("nan")}], "line 1: the right answer is NaN"),
+    ([{"problem": [{"role": "user", "content": 5}], "answer": "1"}], "each with role and content as text"),
 ]
 
 

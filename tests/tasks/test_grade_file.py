@@ -97,8 +97,29 @@ def test_a_wrong_row_is_named_and_nothing_is_left_behind(tmp_path: Path) -> None
         with pytest.raises(InputError, match=message):
             grade_file(write(tmp_path / "in.jsonl", good, good, bad), out)
     assert [file.name for file in tmp_path.iterdir()] == ["in.jsonl"]
+    (tmp_path / "file").touch()
     with pytest.raises(RunDirError, match="cannot be written"):
-        grade_file(write(tmp_path / "in.jsonl", good), tmp_path / "no" / "out.jsonl")
+        grade_file(write(tmp_path / "in.jsonl", good), tmp_path / "file" / "out.jsonl")
+
+
+def test_what_is_not_one_file_of_rows_is_refused_and_a_new_folder_is_made(tmp_path: Path) -> None:
+    path = write(tmp_path / "in.jsonl", {"answer": "\\boxed{1}", "gold": "1"})
+    with pytest.raises(InputError, match="is a folder; name one"):
+        grade_file(tmp_path, tmp_path / "out.jsonl")
+    with pytest.raises(InputError, match=r"JSON Lines are written, not parquet; name the file \.jsonl"):
+        grade_file(path, tmp_path / "out.parquet")
+    grade_file(path, tmp_path / "new" / "deep" / "out.jsonl")
+    assert json.loads((tmp_path / "new" / "deep" / "out.jsonl").read_text())["reward"] == 1.0
+
+
+def test_columns_with_dots_in_their_names_and_golds_that_are_nan(tmp_path: Path) -> None:
+    rows = [
+        {"r.text": "\\boxed{1}", "r": {"text": "\\boxed{2}"}, "gold": 1},
+        {"r.text": "\\boxed{1}", "gold": float("nan")},
+    ]
+    grade_file(write(tmp_path / "in.jsonl", *rows), tmp_path / "out.jsonl", answer_column="r.text")
+    graded = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [row["reason"] for row in graded] == ["correct", "bad_gold"]
 
 
 def test_grading_and_evaluation_import_no_torch() -> None:

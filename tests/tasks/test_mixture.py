@@ -116,7 +116,7 @@ def test_an_evaluation_file_of_another_kind_leads_to_a_mixture(tmp_path: Path) -
         InputError, match=r"b\.jsonl, line 1: no question column.* a mixture, this one with weight = 0$"
     ):
         tasks.build("gsm8k", {"path": solved, "eval_path": other})
-    with pytest.raises(InputError, match=r"set task\.question_column$"):
+    with pytest.raises(InputError, match=r"set task\.question_column, or name the task 'jsonl'[^;]*$"):
         tasks.build("gsm8k", {"path": other})
 
 

@@ -59,6 +59,7 @@ _SAME = {  # commands that mean the same
 }
 _COMMAND = re.compile(r"\\[A-Za-z]+")
 _COLOUR = re.compile(r"\\(?:textcolor|color)\s*\{[^{}]*\}|\\underline(?=\s*\{)")
+_EMPTY_SET = re.compile(r"\\\{\s*\\\}")
 _BLACKBOARD = re.compile(r"\\mathbb\s*([A-Z])")
 _CHOOSE = re.compile(r"\{\s*([^{}]+?)\s*\\choose(?![A-Za-z])\s*([^{}]+?)\s*\}")
 _TIMES_LETTER = re.compile(r"(?<=\d)\s*x\s*(?=10\s*\^)")
@@ -96,6 +97,7 @@ def clean(text: str) -> str:
     """The answer without decoration, separators, lead-in and full stop; brackets and meaning stay."""
     text = re.sub(r"\s+", " ", _plain_characters(text)).strip()
     text = _COLOUR.sub("", _COMMAND.sub(lambda m: _SAME.get(m[0], m[0]), text))
+    text = _EMPTY_SET.sub(r"\\emptyset ", text)
     text = _BLACKBOARD.sub(r"\\mathbb{\1}", _CHOOSE.sub(r"\\binom{\1}{\2}", text))
     text = _BOLD.sub(lambda m: m[1] or m[2] or "", text)
     text = _EXPLICIT_SEPARATOR.sub("", text)

@@ -16,7 +16,7 @@ _BARE = re.compile(rf"(?P<value>.*[\d%)}}])\s*{_WORD}{_POWER}$", re.DOTALL)
 _DEGREES = re.compile(r"\s*\^\s*\{?\s*\\circ\s*\}?\s*(?:\\(?:text|mathrm)\s*\{\s*)?([CFK]?)\s*\}?$")
 FUNCTION = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![A-Za-z])")
 _CHANGES = re.compile(
-    r"\b(?:or|more|less|fewer|than|most|least|half|thirds?|fourths?|fifths?|sixths?|eighths?|tens|tenths?|hundredths?|"
+    r"\b(?:or|more|less|fewer|than|most|least|negative|half|thirds?|fourths?|fifths?|sixths?|eighths?|tens|tenths?|hundredths?|"
     r"thousandths?|factorial|pi|plus|minus|over|not|no|below|wrong|if|mod|base|to|hundred|thousand|million|billion|"
     r"trillion|dozen|times (?=\S))\b|^(?:squared|cubed)\b"
 )
