@@ -56,6 +56,10 @@ def files(path: Path) -> list[Path]:
         return [path]
     if not path.exists():
         raise InputError(f"{path}: no such file or directory")
+    if (path / "result.json").is_file() and not (path / "config.toml").is_file():
+        raise InputError(
+            f"{path}: holds an evaluation, which has no log-probabilities; give a run directory, or a dump of rollouts"
+        )
     folder = path / "rollouts" if (path / "rollouts").is_dir() else path
     for suffixes in (PARQUET, JSONL):
         found = [p for p in folder.iterdir() if p.suffix in suffixes and not p.name.startswith(".")]

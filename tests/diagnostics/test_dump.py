@@ -303,6 +303,12 @@ def test_responses_without_a_token_are_noted(tmp_path):
     assert f"1 of {len(rows)} responses have no token to look at, and count nowhere" in dump.notes
 
 
+def test_the_folder_of_an_evaluation_is_no_dump(tmp_path):
+    (tmp_path / "result.json").write_text("{}")
+    with pytest.raises(InputError, match="holds an evaluation"):
+        read_dump(tmp_path)
+
+
 def test_damaged_and_missing_files(tmp_path):
     path = parquet(tmp_path / "dump.parquet", as_columns(ROWS))
     path.write_bytes(path.read_bytes()[:-20])

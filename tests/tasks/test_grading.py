@@ -177,6 +177,15 @@ RIGHT = [
     ("1200", box("1.2 x 10^3")),
     (r"\ln 2", box(r"\log_e 2")),
     ("1/3", box("0.(3)")),
+    (r"\lg 100", box("2")),
+    ("2", box(r"2\pmod{5}")),
+    ("C", box(r"\textbf{(C)}\ 5")),
+    ("C", box("(C) 5")),
+    (r"\textbf{(C)}\ 5", box("C")),
+    (r"\textbf{(C)}\ 5", box("5")),
+    (r"\text{(A)}", box("A. 12")),
+    ("5", box("five")),
+    (r"\{\}", box("∅")),
     ("equilateral triangle", box(r"\text{Equilateral triangle}")),
 ]
 
@@ -268,6 +277,10 @@ WRONG = [
     # words and labels are no products
     ("BAC", box("ABC"), "wrong"),
     ("IV", box("VI"), "wrong"),
+    ("C", box(r"\textbf{(D)}\ 5"), "wrong"),
+    (r"\textbf{(C)}\ 5", box("6"), "wrong"),
+    (r"\textbf{(C)}\ 5", box(r"\textbf{(D)}\ 5"), "wrong"),
+    ("5", box("six"), "wrong"),
     ("true", box("5"), "wrong"),
     (r"\frac{3}{4x}", box("3/4x"), "wrong"),
     ("15", box("5!!"), "unparsed"),

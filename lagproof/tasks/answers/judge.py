@@ -37,6 +37,7 @@ class Question:
 MARKED_WORDS = re.compile(r"\\(?:text(?:normal|bf|it|rm|sf|tt)?|mbox|hbox)\s*\{([^{}]*)\}")
 _BARE_WORDS = re.compile(r"\(?[A-Za-z][A-Za-z' .-]*\)?")
 _BASED = re.compile(r"([0-9A-Za-z]*\d[0-9A-Za-z]*)\s*_\s*\{?\s*(?:\\text\s*\{)?\s*(\w+)\s*\}?\s*\}?")
+_CHOICE = re.compile(r"(?:\\(?:text|textbf|textrm|mathrm|mathbf)\s*\{\s*)?\(?([A-J])\s*[).]\s*\}?[\s~:.]*(\S.*)")
 _THREE_DIGITS = re.compile(r"\d{1,3}(?:,\d{3})+")
 _SHORT_WORDS = frozenset(["yes", "no", "on", "off", "odd", "even", "true", "false"])
 _BASE_NAMES = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
@@ -58,7 +59,7 @@ def first_look(gold: str, answer: str | None) -> Verdict | Question:
     given = clean(_spaced_list(answer)) if "," in right else clean(answer)
     if not given:
         return Verdict.UNPARSED
-    return _by_words(right, given) or _by_base(right, given) or _by_value(right, given)
+    return _by_choice(right, given) or _by_words(right, given) or _by_base(right, given) or _by_value(right, given)
 
 
 def _spaced_list(answer: str) -> str:
@@ -72,6 +73,17 @@ def clean_gold(gold: str) -> str | None:
     if not inner or len(inner) > MAX_CHARS or depth(inner) > MAX_DEPTH:
         return None
     return clean(inner) or None
+
+
+def _by_choice(gold: str, answer: str) -> Verdict | None:
+    """``\\textbf{(C)}\\ 5`` against ``C``, on either side: the letter of a choice with what it stands for."""
+    right, given = _CHOICE.fullmatch(gold), _CHOICE.fullmatch(answer)
+    if right is None and given is None:
+        return None
+    letters = [(match[1] if match else words_of(text)) or "" for match, text in ((right, gold), (given, answer))]
+    if len(letters[0]) == len(letters[1]) == 1:
+        return Verdict.CORRECT if letters[0].lower() == letters[1].lower() else Verdict.WRONG
+    return None if right is None else first_look(right[2], answer) if given is None else None
 
 
 def _by_words(gold: str, answer: str) -> Verdict | None:

@@ -16,6 +16,8 @@ _SLASH = re.compile(r"\(?(\d+)\s*/\s*(\d+)\)?")
 _LATEX = re.compile(_FRACTION)
 _MIXED = re.compile(rf"(\d+)\s*{_FRACTION}|(\d+) (\d+)\s*/\s*(\d+)")
 _SCIENTIFIC = re.compile(rf"(?:({_UNSIGNED})\s*(?:\\cdot|\\times)\s*)?10\s*\^\s*(?:\{{\s*(-?\d{{1,3}})\s*\}}|(\d))")
+_NAMES = "zero one two three four five six seven eight nine ten eleven twelve"
+_WORDS = {word: value for value, word in enumerate(_NAMES.split())}
 _PERCENT = re.compile(r"\s*\\?%$")
 _COMMA_DECIMAL = re.compile(r"0,\d+")
 
@@ -85,7 +87,7 @@ def _unsigned(body: str) -> Fraction | None:
         return _decimal(match[1] or "1") * Fraction(10) ** int(match[2] or match[3])
     if _COMMA_DECIMAL.fullmatch(body):
         return Fraction(body.replace(",", "."))
-    return None
+    return Fraction(_WORDS[body.lower()]) if body.lower() in _WORDS else None
 
 
 def _decimal(text: str) -> Fraction:

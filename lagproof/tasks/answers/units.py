@@ -14,6 +14,7 @@ _MARKED = re.compile(rf"(?P<value>.*\S)\s*{_WORDS}\{{{_INSIDE}\}}{_POWER}$", re.
 _WORD = r"(?P<words>(?<=\s)[A-Za-z][A-Za-z. /-]*?|(?<=\d)[A-Za-z]{2,})"
 _BARE = re.compile(rf"(?P<value>.*[\d%)}}])\s*{_WORD}{_POWER}$", re.DOTALL)
 _DEGREES = re.compile(r"\s*\^\s*\{?\s*\\circ\s*\}?\s*(?:\\(?:text|mathrm)\s*\{\s*)?([CFK]?)\s*\}?$")
+_MODULUS = re.compile(r"\s*(?:\\pmod\s*(?:\{\s*\d+\s*\}|\d)|\\bmod\s*\{?\d+\}?|\(\s*\\mod\s*\d+\s*\))$")
 FUNCTION = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![A-Za-z])")
 _CHANGES = re.compile(
     r"\b(?:or|more|less|fewer|than|most|least|negative|half|thirds?|fourths?|fifths?|sixths?|eighths?|tens|tenths?|hundredths?|"
@@ -80,6 +81,8 @@ def split_unit(text: str, *, plain_number: bool) -> tuple[str, str | None]:
     """
     if (degrees := _DEGREES.search(text)) and not FUNCTION.search(text):
         return text[: degrees.start()].strip(), f"degree{degrees[1]}"
+    if plain_number and (modulus := _MODULUS.search(text)):
+        return text[: modulus.start()].strip(), None
     match = _MARKED.fullmatch(text)
     if match is None:
         match = _BARE.fullmatch(text)
