@@ -147,7 +147,7 @@ def compare(
     "interrupted.",
 )
 def evaluate(
-    models: Annotated[list[str], typer.Argument(help="tiny-dense | tiny-moe | smollm2 | a folder | a Hugging Face name")],
+    models: Annotated[list[str], typer.Argument(help="tiny-dense | tiny-moe | smollm2 | a folder | Hugging Face name")],
     task: Annotated[list[str], typer.Option(help="NAME or LABEL=FILE; may be repeated")],
     out: Annotated[Path, typer.Option(help="folder for samples, tables and result.json")] = Path("runs/eval"),
     k: Annotated[int, typer.Option("--k", "-k", help="samples a problem")] = 1,

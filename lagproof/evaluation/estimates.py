@@ -54,9 +54,10 @@ def majority(keys: Sequence[str | None], rewards: Sequence[float]) -> float:
 def bootstrap(
     values: Sequence[float], *, seed: int = 0, resamples: int = 10_000, level: float = 0.95
 ) -> Interval | None:
-    """Interval of the mean over problems, drawn with replacement; ``None`` where there are fewer than two.
+    """Interval of the mean over problems, drawn with replacement; ``None`` where they are fewer than two or all alike.
 
-    Problems are the unit, not samples: the samples of one problem are not independent of each other.
+    Every resample of values that are all alike is the same, which says that the sample is small, not that the mean is
+    certain. Problems are the unit, not samples: the samples of one problem are not independent of each other.
 
     Args:
         values: one number a problem; for a paired comparison the differences.
@@ -65,7 +66,7 @@ def bootstrap(
         level: probability that the interval is meant to have.
     """
     n = len(values)
-    if n < 2:
+    if n < 2 or min(values) == max(values):
         return None
     data, rng = np.asarray(values, dtype=float), np.random.default_rng(seed)
     means = np.concatenate(

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from lagproof.data.samples import Finish
 from lagproof.errors import RunDirError
 from lagproof.evaluation.fingerprint import Fingerprints, changes, fingerprints
+from lagproof.evaluation.identity import differences
 from lagproof.evaluation.result import Response
 from lagproof.tasks.task import Problem
 
@@ -42,7 +43,7 @@ class Store:
 
     Args:
         folder: made if it is not there.
-        settings: what the samples depend on, but for the problems.
+        settings: what the samples depend on, but for the problems; those of a folder without a sample are replaced.
         problems: those that are asked now.
         all_problems: those of the task, at least as many as were asked; called only where fewer are asked now.
 
@@ -61,13 +62,15 @@ class Store:
         file = folder / "settings.json"
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            before = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {**settings, "problems": {}}
-            _check_settings(folder, before, json.loads(json.dumps(settings)))
-            asked, now = before["problems"], fingerprints(problems)
+            before = json.loads(file.read_text(encoding="utf-8")) if file.exists() and self._files() else None
+            if before is not None:
+                _check_settings(folder, before, settings)
+            asked, now = {} if before is None else before["problems"], fingerprints(problems)
             fewer = asked.keys() - now.keys()
             _check_problems(folder, asked, fingerprints(all_problems(len(asked))) if fewer else now)
-            if not file.exists() or now.keys() - asked.keys():
-                _write_text(file, json.dumps({**settings, "problems": {**asked, **now}}, indent=1) + "\n")
+            kept = {**settings, "problems": {**asked, **now}}
+            if kept != before:
+                _write_text(file, json.dumps(kept, indent=1) + "\n")
         except (OSError, json.JSONDecodeError) as error:
             raise RunDirError(f"{folder}: cannot be used: {error}") from error
 
@@ -114,11 +117,12 @@ class Store:
 
 
 def _check_settings(folder: Path, before: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
-    names = {"problems"} - before.keys()
-    names |= {key for key in {*before, *settings} - {"problems"} if before.get(key) != settings.get(key)}
-    if names:
+    found = differences({key: value for key, value in before.items() if key != "problems"}, settings)
+    if "problems" not in before:
+        found.append("no digests of its problems were kept")
+    if found:
         raise RunDirError(
-            f"{folder}: holds an evaluation with other values of {', '.join(sorted(names))}; "
+            f"{folder}: holds an evaluation with other settings: {'; '.join(found)}; "
             "give the same ones to go on, or another --out"
         )
 

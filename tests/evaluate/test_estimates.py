@@ -60,9 +60,9 @@ def test_bootstrap_agrees_with_the_normal_interval_for_many_problems() -> None:
 def test_bootstrap_at_the_edges() -> None:
     assert bootstrap([]) is None
     assert bootstrap([0.5]) is None
-    constant = bootstrap([0.25] * 9)
-    assert constant is not None
-    assert (constant.low, constant.high) == (0.25, 0.25)
+    for alike in (0.0, 0.1, 1.0):  # no spread to draw from, which is not certainty
+        assert bootstrap([alike] * 9) is None
+    assert bootstrap([0.1] * 8 + [0.2]) is not None
     assert bootstrap([0, 1, 1], seed=3) == bootstrap([0, 1, 1], seed=3)
     narrow, wide = bootstrap([0, 1] * 20, level=0.5), bootstrap([0, 1] * 20, level=0.99)
     assert narrow is not None

@@ -1,0 +1,152 @@
+"""What an evaluation is asked to do: which tasks, and how responses are sampled."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lagproof import tasks
+from lagproof.errors import InputError, UnknownNameError
+from lagproof.tasks.files import SUFFIXES
+from lagproof.tasks.task import Task
+
+_LABEL = re.compile(r"[^\W_][\w.-]*")
+
+
+@dataclass(frozen=True)
+class TaskChoice:
+    """A task to evaluate on: its label, its name in the table, and its options."""
+
+    label: str
+    name: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How responses are sampled.
+
+    Attributes:
+        k: samples a problem.
+        prompts: problems of a task at most; ``None`` for all.
+        max_tokens: response tokens at most.
+        temperature: 0 is greedy.
+        top_p: nucleus mass.
+        top_k: tokens kept, 0 for all.
+        seed: of the random streams.
+        batch: problems in one call of the engine; what was sampled is on disk after each.
+        stop: strings that end a response; ``None`` for the task's own.
+    """
+
+    k: int = 1
+    prompts: int | None = None
+    max_tokens: int = 512
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    seed: int = 0
+    batch: int = 8
+    stop: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        for name, ok, allowed in (
+            ("k", self.k >= 1, ">= 1"),
+            ("prompts", self.prompts is None or self.prompts >= 1, ">= 1"),
+            ("max_tokens", self.max_tokens >= 1, ">= 1"),
+            ("temperature", self.temperature >= 0, ">= 0; 0 is greedy"),
+            ("top_p", 0 < self.top_p <= 1, "in (0, 1]"),
+            ("top_k", self.top_k >= 0, ">= 0; 0 keeps every token"),
+            ("seed", self.seed >= 0, ">= 0"),
+            ("batch", self.batch >= 1, ">= 1"),
+            ("stop", all(self.stop or ()), "strings that are not empty"),
+        ):
+            if not ok:
+                raise InputError(f"{name} = {getattr(self, name)}: must be {allowed}")
+
+
+def parse_tasks(texts: Sequence[str], options: Mapping[str, Any] | None = None) -> list[TaskChoice]:
+    """``aime24=FILE``, ``gsm8k=FOLDER``, ``mine=FILE`` or ``arithmetic``.
+
+    The label picks the task of the table that it begins with (``aime24``: ``aime``) or that begins with it (``dapo``),
+    case aside; any other label reads the file by its usual columns. All of a file is evaluated on; of a folder, its
+    split ``test``.
+
+    Args:
+        texts: what was typed.
+        options: further options; each goes to the tasks that have it.
+
+    Raises:
+        InputError: a label without its file, a file without its label, or a label that cannot name a folder.
+        UnknownNameError: a task without a file that is not in the table, or an option that no task has.
+    """
+    choices = [_parse_task(text) for text in texts]
+    known = {choice.label: [name for name, _, _ in tasks.options(choice.name)] for choice in choices}
+    for key in options or {}:
+        if not any(key in names for names in known.values()):
+            raise UnknownNameError("task option", key, sorted({name for names in known.values() for name in names}))
+    shared = options or {}
+    return [
+        TaskChoice(c.label, c.name, {**c.options, **{k: v for k, v in shared.items() if k in known[c.label]}})
+        for c in choices
+    ]
+
+
+def build(choice: TaskChoice) -> Task:
+    """The task of a choice; what is wrong with its data is said in the words of the command line.
+
+    Raises:
+        ConfigError: an option of the wrong type or value.
+        InputError: a data set that cannot be used.
+    """
+    try:
+        return tasks.build(choice.name, choice.options)
+    except InputError as error:
+        raise InputError(f"{error}{_what_next(choice, str(error))}") from error
+
+
+def _what_next(choice: TaskChoice, message: str) -> str:
+    for pattern, advice in (
+        (r"no files of split .*; the folder has (\w+)", "add --set eval_split={found}"),
+        (r"Unknown split .*one of \['([^']+)", "add --set eval_split={found}"),  # in the words of the datasets library
+        (r"Config name is missing.*\['([^']+)", "choose one, for example --set subset={found}"),
+        (r"(needs task\.path)", "on this command line --task {label}=FILE, or {label}=NAME"),
+    ):
+        if found := re.search(pattern, message, re.DOTALL):
+            return "; " + advice.format(found=found[1], label=choice.label)
+    return ""
+
+
+def _parse_task(text: str) -> TaskChoice:
+    label, separator, path = (part.strip() for part in text.partition("="))
+    lower = label.lower()
+    if not separator:
+        if lower not in tasks.TASKS and _is_place(label):
+            raise InputError(
+                f"--task {text}: no task of that name; for a file, a folder or a Hugging Face data set give "
+                f"LABEL=NAME, for example {_suggested(label)}={label}"
+            )
+        return TaskChoice(label, lower)
+    if not _LABEL.fullmatch(label):
+        raise InputError(
+            f"--task {text}: the label {label!r} cannot name a folder; must be letters, digits and _ . - , beginning "
+            f"with a letter or a digit, for example {_suggested(path)}={path or 'FILE'}"
+        )
+    if not path:
+        raise InputError(f"--task {text}: no file after the sign; must be LABEL=FILE, for example aime24=aime24.jsonl")
+    begins = [name for name in tasks.TASKS if lower.startswith(name)]
+    begun = [name for name in tasks.TASKS if len(label) >= 3 and name.startswith(lower)]
+    name = max(begins, key=len) if begins else begun[0] if len(begun) == 1 else "jsonl"
+    return TaskChoice(label, name, {"eval_path": path, "label": label})
+
+
+def _is_place(text: str) -> bool:
+    return "/" in text or text.endswith(SUFFIXES) or (text != "" and Path(text).exists())
+
+
+def _suggested(path: str) -> str:
+    """A label for a file, a folder or a Hugging Face name: the end of it, as far as a label may be so."""
+    found = _LABEL.search(Path(path).name.removesuffix(Path(path).suffix if path.endswith(SUFFIXES) else ""))
+    return found[0] if found else "mine"
