@@ -139,7 +139,7 @@ class Bar:
         self._row, self._what, self._drawn = progress.add_task("", total=None, visible=False), "", 0
 
     def loading(self, model: str) -> None:
-        self._start(f"loading {self._short[model]}", None, 0)
+        self._start(f"loading {escape(self._short[model])}", None, 0)
 
     def problems(self, model: str, task: str, done: int, total: int) -> None:
         what = escape(f"{task}  {self._short[model]}")

@@ -1,16 +1,30 @@
-"""The table of an evaluation."""
+"""What an evaluation shows: progress, how it is stopped, the table and what stands below it."""
 
 from __future__ import annotations
 
 import io
+import math
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from rich.console import Console
+from rich.progress import Progress
 
-from lagproof.cli.evaluating import show, tails
+from lagproof.cli import evaluating
+from lagproof.cli.evaluating import Bar, Lines, display, evaluate, opened, show, tails
 from lagproof.data.samples import Finish
-from lagproof.evaluation.result import EvalResult, ProblemResult, Response
-from lagproof.evaluation.run import Comparison
+from lagproof.errors import InputError, InterruptedRunError
+from lagproof.evaluation.estimates import Interval
+from lagproof.evaluation.result import Difference, EvalResult, ProblemResult, Response
+from lagproof.evaluation.run import Comparison, Settings, parse_tasks
+from lagproof.runtime.train import interruptible
+
+SETTINGS = Settings(k=2, prompts=3, max_tokens=12, batch=2)
 
 
 @pytest.mark.parametrize(
@@ -38,10 +52,14 @@ def result(**rewards: float) -> EvalResult:
     return EvalResult(1, [problem(task, reward) for task, reward in rewards.items()])
 
 
-def table(comparison: Comparison) -> list[list[str]]:
+def shown(comparison: Comparison) -> list[str]:
     text = io.StringIO()
     show(comparison, Console(file=text, width=120))
-    return [line.split()[:3] for line in text.getvalue().splitlines() if line.strip() and "\u2500" not in line]
+    return [line for line in text.getvalue().splitlines() if line.strip() and "\u2500" not in line]
+
+
+def table(comparison: Comparison) -> list[list[str]]:
+    return [line.split()[:3] for line in shown(comparison)]
 
 
 def test_a_mixture_has_a_row_for_each_of_its_tasks() -> None:
@@ -56,3 +74,166 @@ def test_a_mixture_has_a_row_for_each_of_its_tasks() -> None:
         ["hard", "b/step-000040", "0.000"],
         ["[x]", "a/step-000040", "1.000"],
     ]
+
+
+def test_what_was_left_out_of_the_numbers_is_said() -> None:
+    def problem(name: str, *rewards: float) -> ProblemResult:
+        said = [Response(name, "t", i, r, "", "1", 4, Finish.STOP, "", "1") for i, r in enumerate(rewards)]
+        return ProblemResult(name, "t", "1", 2, said)
+
+    whole = EvalResult(2, [problem("a", 1.0, 0.0)])
+    some = EvalResult(2, [problem("a", 1.0), problem("b"), problem("c", math.nan, math.nan)])
+    _, *_, skipped, missing = shown(Comparison({"[t]": {"x/whole": whole, "x/some": some}}, {}))
+    assert skipped == "[t] some: 1 of 3 problems skipped: their right answer cannot be read"
+    assert missing == "[t] some: 3 of 6 samples missing: they count as wrong"
+    assert len(shown(Comparison({"t": {"whole": whole}}, {}))) == 2
+
+
+def test_differences_have_the_short_names_of_the_table() -> None:
+    base, other = "a/long/path/to/checkpoints/step-000010", "another/long/path/to/checkpoints/step-000020"
+    results = {"t": {base: result(t=0.0), other: result(t=1.0)}}
+    gaps = [Difference(base, other, 16, -0.125, Interval(-0.359, 0.094)), Difference(base, other, 16, 1.0, None)]
+    assert shown(Comparison(results, {"t": gaps}))[-2:] == [
+        "t: step-000020 - step-000010 = -0.125, 95 % -0.359 to +0.094, 16 problems",
+        "t: step-000020 - step-000010 = +1.000, 16 problems",
+    ]
+
+
+def test_a_first_line_is_shown_before_the_heavy_libraries_are_read() -> None:
+    code = "import sys, lagproof.cli.evaluating; sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_lines_in_a_file(tmp_path: Path) -> None:
+    text = io.StringIO()
+    evaluate(["tiny-dense"], parse_tasks(["arithmetic"]), SETTINGS, tmp_path, Console(file=text, width=80))
+    assert text.getvalue().splitlines()[:4] == [
+        "loading tiny-dense",
+        "arithmetic  tiny-dense: 0/3 problems",
+        "arithmetic  tiny-dense: 2/3 problems",
+        "arithmetic  tiny-dense: 3/3 problems",
+    ]
+    again = io.StringIO()
+    evaluate(["tiny-dense"], parse_tasks(["arithmetic"]), SETTINGS, tmp_path, Console(file=again, width=80))
+    assert again.getvalue().splitlines() == text.getvalue().splitlines()[4:]
+
+
+def test_within_a_batch_a_file_has_a_line_every_half_minute() -> None:
+    text, clock = io.StringIO(), [0.0]
+    lines = Lines(Console(file=text, width=20), now=lambda: clock[0])
+    lines.problems("m", "t", 0, 8)
+    for clock[0] in (10.0, 29.0, 31.0, 40.0, 60.0, 62.0):
+        lines.tokens(7)
+    lines.problems("m", "t", 4, 8)
+    for clock[0] in (70.0, 93.0):
+        lines.tokens(1)
+    assert text.getvalue().splitlines() == [
+        "t  m: 0/8 problems",
+        "sampling: 21 tokens of this batch so far",
+        "sampling: 42 tokens of this batch so far",
+        "t  m: 4/8 problems",
+        "sampling: 2 tokens of this batch so far",
+    ]
+
+
+def test_a_bar_in_a_terminal() -> None:
+    text = io.StringIO()
+    with display(["x/[m]"], Console(file=text, width=80, force_terminal=True)) as found:
+        assert isinstance(found, Bar)
+    progress = Progress(console=Console(file=text, width=80), disable=True)
+    bar = Bar({"x/[m]": "[m]"}, progress)
+
+    def row() -> tuple[str, float | None, float]:
+        (task,) = progress.tasks
+        return task.description, task.total, task.completed
+
+    bar.loading("x/[m]")
+    assert row() == (r"loading \[m]", None, 0)
+    bar.problems("x/[m]", "t", 2, 8)
+    assert row() == (r"t  \[m]", 8, 2)
+    bar.tokens(5)
+    bar.tokens(6)
+    assert row() == (r"t  \[m]  11 tokens", 8, 2)
+    bar.problems("x/[m]", "t", 4, 8)
+    assert row() == (r"t  \[m]", 8, 4)
+    assert "problems" not in text.getvalue()
+    bar.problems("x/[m]", "t", 8, 8)
+    assert "t  [m]: 8/8 problems\n" in text.getvalue()
+
+
+@pytest.mark.parametrize(("temperature", "k", "said"), [(0.0, 3, True), (0.0, 1, False), (1.0, 3, False)])
+def test_greedy_samples_are_said_to_be_the_same(temperature: float, k: int, said: bool, tmp_path: Path) -> None:
+    text = io.StringIO()
+    settings = Settings(k=k, prompts=2, max_tokens=4, temperature=temperature)
+    evaluate(["tiny-dense"], parse_tasks(["arithmetic"]), settings, tmp_path, Console(file=text, width=80))
+    line = "temperature 0 is greedy: the 3 samples of a problem are all the same, and -k 1 is enough"
+    assert text.getvalue().splitlines()[0] == (line if said else "loading tiny-dense")
+
+
+@pytest.mark.parametrize(
+    ("prompt", "message"),
+    [
+        ([{"role": "user", "content": "1+1="}], "tiny-dense has no chat template, .*: add --set prompt=plain, "),
+        ("One and one?", "^tiny-dense has no tokens for 'One and one.' .* for example smollm2$"),
+    ],
+)
+def test_what_a_model_cannot_read_is_said_in_the_words_of_this_command(prompt: object, message: str) -> None:
+    with opened("tiny-dense") as model, pytest.raises(InputError, match=message):
+        model.encode(prompt)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def signals() -> Iterator[None]:
+    before = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for s, handler in before.items():
+        signal.signal(s, handler)
+
+
+@pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_signal_is_answered_at_once_and_the_second_stops(
+    first: int, signals: None, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for args, unit in (((), "step"), (("batch",), "batch")):
+        with interruptible(*args) as interrupted:
+            assert not interrupted()
+            signal.raise_signal(first)
+            assert interrupted()
+            assert capfd.readouterr().err == (
+                f"stopping: this {unit} is finished and saved first; a second Ctrl-C stops at once\n"
+            )
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+
+
+def test_nobody_needs_to_hear_it(signals: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(*_: object) -> int:
+        raise OSError(9, "Bad file descriptor")
+
+    monkeypatch.setattr(os, "write", closed)
+    with interruptible() as interrupted:
+        signal.raise_signal(signal.SIGINT)
+        assert interrupted()
+
+
+def test_ctrl_c_within_a_batch_saves_it_and_says_so(
+    tmp_path: Path, signals: None, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+
+    def interrupt(_: Lines, drawn: int) -> None:
+        seen.append(drawn)
+        if len(seen) == 1:
+            signal.raise_signal(signal.SIGINT)
+            assert "this batch is finished and saved first" in capfd.readouterr().err
+
+    def ask() -> None:
+        evaluate(["tiny-dense"], parse_tasks(["arithmetic"]), SETTINGS, tmp_path, Console(file=io.StringIO()))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(evaluating.Lines, "tokens", interrupt)
+        with pytest.raises(InterruptedRunError, match="stopped after 2 of 3 problems of arithmetic"):
+            ask()
+    assert sum(seen) > 4
+    ask()
+    assert len((tmp_path / "tiny-dense" / "arithmetic" / "problems.jsonl").read_text().splitlines()) == 3
