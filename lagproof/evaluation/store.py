@@ -75,12 +75,13 @@ class Store:
             raise RunDirError(f"{folder}: cannot be used: {error}") from error
 
     def read(self) -> list[Response]:
-        """Every sample so far.
+        """Every sample so far, each once: what :meth:`finish` had copied when it was killed may lie in two files.
 
         Raises:
             RunDirError: a file that cannot be read.
         """
-        return [_response(row) for file in self._files() for row in _read(file)]
+        found = [_response(row) for file in self._files() for row in _read(file)]
+        return list({(r.task, r.problem_id, r.sample): r for r in found}.values())
 
     def append(self, responses: Sequence[Response]) -> None:
         """Write a batch: all of it or nothing."""

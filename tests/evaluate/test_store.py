@@ -125,6 +125,23 @@ def test_fewer_problems_take_nothing_away_from_what_is_stored(tmp_path: Path) ->
     assert (tmp_path / "m" / "words" / "problems.jsonl").read_text() == table
 
 
+def test_samples_that_lie_in_two_files_count_once(tmp_path: Path) -> None:
+    def ask() -> tuple[int, int]:
+        found = run_eval(["m"], [PLAIN], Settings(k=2, prompts=3), tmp_path, twice).results["words"]["m"]
+        return len(found.lengths), len(pq.read_table(samples))
+
+    @contextmanager
+    def twice(name: str) -> Iterator[Opened]:
+        said = Sample([1], [1], [0], Finish.STOP, text="5")
+        yield Opened(lambda asks, _: [[said] * ask.samples for ask in asks], lambda prompt: [1])
+
+    samples = tmp_path / "m" / "words" / "samples.parquet"
+    assert ask() == (6, 6)
+    shutil.copy(samples, samples.with_name("part-000000.parquet"))  # killed before the batches were taken away
+    assert ask() == (6, 6)
+    assert not list(samples.parent.glob("part-*"))
+
+
 class TestWeights:
     @pytest.fixture
     def model(self, tmp_path: Path) -> Path:
