@@ -16,7 +16,7 @@ from rich.table import Column, Table
 
 from lagproof.cli.progress import LINE_EVERY_S
 from lagproof.data.samples import Sample
-from lagproof.errors import InputError
+from lagproof.errors import InputError, InterruptedRunError
 from lagproof.evaluation.evaluate import Ask
 from lagproof.evaluation.result import EvalResult
 from lagproof.evaluation.run import Comparison, Opened, Settings, TaskChoice, run_eval
@@ -25,7 +25,12 @@ from lagproof.evaluation.run import Comparison, Opened, Settings, TaskChoice, ru
 def evaluate(
     models: Sequence[str], choices: Sequence[TaskChoice], settings: Settings, out: Path, console: Console
 ) -> None:
-    """Evaluate, with a bar in a terminal and plain lines elsewhere."""
+    """Evaluate, with a bar in a terminal and plain lines elsewhere.
+
+    Raises:
+        UsageError: a model, a task or a folder that cannot be used.
+        InterruptedRunError: asked to stop, after a batch or at once.
+    """
     if settings.temperature == 0 and settings.k > 1:
         said = f"temperature 0 is greedy: the {settings.k} samples of a problem are all the same, and -k 1 is enough"
         console.print(said, highlight=False, soft_wrap=True)
@@ -42,9 +47,12 @@ def evaluate(
             with opened(model, shown.tokens) as ready, interruptible("batch") as interrupted:
                 yield ready
 
-        comparison = run_eval(
-            models, choices, settings, out, opening, on_progress=shown.problems, interrupted=lambda: interrupted()
-        )
+        try:
+            comparison = run_eval(
+                models, choices, settings, out, opening, on_progress=shown.problems, interrupted=lambda: interrupted()
+            )
+        except KeyboardInterrupt:
+            raise InterruptedRunError("stopped at once; the same command goes on from the last batch saved") from None
     show(comparison, console)
     console.print(f"samples and tables: {out}", highlight=False, soft_wrap=True)
 

@@ -237,3 +237,17 @@ def test_ctrl_c_within_a_batch_saves_it_and_says_so(
     assert sum(seen) > 4
     ask()
     assert len((tmp_path / "tiny-dense" / "arithmetic" / "problems.jsonl").read_text().splitlines()) == 3
+
+
+@pytest.mark.parametrize(("where", "presses"), [("loading", 1), ("tokens", 2)])
+def test_ctrl_c_while_it_loads_or_again_within_a_batch_stops_at_once(
+    where: str, presses: int, tmp_path: Path, signals: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> None:
+        for _ in range(presses):
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(evaluating.Lines, where, interrupt)
+    with pytest.raises(InterruptedRunError, match="stopped at once; the same command goes on from the last batch"):
+        evaluate(["tiny-dense"], parse_tasks(["arithmetic"]), SETTINGS, tmp_path, Console(file=io.StringIO()))
+    assert not list(tmp_path.rglob("*.parquet"))
