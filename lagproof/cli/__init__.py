@@ -32,7 +32,10 @@ def main() -> None:
     """Run the command line; exit codes: 0 done, 1 the run failed, 2 wrong use, 130 interrupted."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     try:
-        sys.exit(app(standalone_mode=False) or 0)
+        code = app(standalone_mode=False) or 0
+        if code == 130:  # what the command-line library makes of Ctrl-C
+            raise KeyboardInterrupt
+        sys.exit(code)
     except typer.Exit as stop:
         sys.exit(stop.exit_code)
     except (typer.Abort, KeyboardInterrupt):

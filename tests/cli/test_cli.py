@@ -91,6 +91,15 @@ def test_an_existing_run_is_refused_then_resumed(tmp_path):
     assert (resumed.returncode, "\nfinished after 4 steps" in resumed.stdout) == (0, True)
 
 
+def test_a_ctrl_c_that_stops_at_once_says_so(tmp_path):
+    code = "import os, signal, sys; from lagproof.cli import main; import lagproof.cli.grading as g\n"
+    code += "g.grade = lambda *a: os.kill(os.getpid(), signal.SIGINT)\nmain()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "grade", "x.jsonl"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (130, "interrupted\n")
+
+
 def test_ctrl_c_finishes_the_step_saves_and_exits_130(tmp_path):
     code = "import sys; from lagproof.cli import main; main()"
     args = [*TINY, "--set=run_dir=x", "--set=steps=400", "--set=eval.every=1", "--set=save.every=1000"]

@@ -75,7 +75,7 @@ def clean_gold(gold: str) -> str | None:
     return clean(inner) or None
 
 
-def _by_choice(gold: str, answer: str) -> Verdict | None:
+def _by_choice(gold: str, answer: str) -> Verdict | Question | None:
     """``\\textbf{(C)}\\ 5`` against ``C``, on either side: the letter of a choice with what it stands for."""
     right, given = _CHOICE.fullmatch(gold), _CHOICE.fullmatch(answer)
     if right is None and given is None:
