@@ -184,7 +184,9 @@ def test_what_a_model_cannot_read_is_said_in_the_words_of_this_command(prompt: o
 
 @pytest.fixture
 def signals() -> Iterator[None]:
+    """Ctrl-C as in a terminal: a process that a script starts in the background inherits that it is ignored."""
     before = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     for s, handler in before.items():
         signal.signal(s, handler)
