@@ -69,7 +69,9 @@ _BARE_EXPONENT = re.compile(r"\^\s*-\s*(\d+|[A-Za-z](?![A-Za-z]))")
 _FRACTION_NAME = re.compile(r"\\[dtc]frac(?![A-Za-z])")
 _TOKEN = r"\\(?:pi|alpha|beta|theta|phi)(?![A-Za-z])|[A-Za-z]"
 _SHORT_FRACTION = re.compile(rf"\\frac\s*(\{{[^{{}}]*\}}|\d|{_TOKEN})\s*(\{{|\d(?!\d)|{_TOKEN})")
-_BOLD = re.compile(r"\*\*(.*?)\*\*|__(.*?)__")
+_BOLD = re.compile(r"(?<![\w)}])\*\*(.*?)\*\*(?![\w({])|__(.*?)__")
+_BRACED_COMMAS = re.compile(r"(?<!\\)\{(\d{1,3}(?:,\d{3})+)\}")
+_BINOMIAL = re.compile(r"\\[dt]?binom\s*(\d)\s*(\d)(?!\d)")
 _WORDS = r"\\(?:text(?:normal|bf|it|rm|sf|tt)?|mbox|hbox)\s*"
 _WRAPPER = r"\\(?:text(?:normal|bf|it|rm|sf|tt)?|mbox|hbox|math(?:rm|bf|it|sf|normal)|boldsymbol|bm)\s*"
 _LEAD_IN = re.compile(
@@ -122,6 +124,7 @@ def clean(text: str) -> str:
     text = _SCIENTIFIC.sub(r"\1\\cdot 10^{\2}", text)
     text = _BARE_FUNCTION.sub(r"\\\1", _BARE_PI.sub(r"\\pi ", text))
     text = _ROOT_RUN.sub(r"\\sqrt{\1}", _braced(_braced(text, r"\sqrt", "("), "^", "("))
+    text = _BRACED_COMMAS.sub(lambda m: "{" + m[1].replace(",", "") + "}", _BINOMIAL.sub(r"\\binom{\1}{\2}", text))
     text = _join_numbers(text)
     text = _REPEATING.sub(_repeating, text)
     return re.sub(r"\s+", " ", text).strip()

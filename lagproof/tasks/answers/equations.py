@@ -13,11 +13,17 @@ from lagproof.tasks.answers.reader import UnreadableError
 
 Reader = Callable[[str], Any]
 _VARIABLE = re.compile(r"(?<![A-Za-z\\])[A-DF-Za-df-hj-z](?![A-Za-z])")
-_APPLIED = re.compile(r"\\?[A-Za-z]+(?:_\{?\w+\}?)?'*\s*(?:\^\s*\{?-1\}?)?\s*\([^()=]*\)")
+_LETTER = r"(?![xyz](?![A-Za-z_]))[A-Za-z]+(?:_\{?\w+\}?)?'*"
+_APPLIED = re.compile(rf"(?<![A-Za-z\\])(?:{_LETTER}|\))\s*(?:\^\s*\{{?-1\}}?)?\s*[(\[]")
+_ASKED = re.compile(
+    r"\\(?:lfloor|lceil|operatorname|mathbb|max|min|det|deg|gcd|bmod|binom|text|mathrm|angle|circ|#)(?![A-Za-z])|\||\\#|"
+    r"\\(?:sin|cos|tan|cot|log|ln)\s*(?:\\?[A-Z]|\\angle|\\(?:alpha|beta|gamma|theta|phi)(?![A-Za-z]))"
+)
+_COMMAND = r"\\(?!(?:sin|cos|tan|cot|sec|csc|ln|log)(?![A-Za-z]))[A-Za-z]+(?:_\{?\w+\}?)?'*"
+_CALL = re.compile(rf"(?:{_COMMAND}|{_LETTER})\s*(?:\^\s*\{{?-1\}}?)?\s*\([^()=]*\)")
 _FIGURES = "angle|triangle|overline|measuredangle|vec"
 _WORDS = re.compile(rf"(?:\\(?:text|mathrm|mbox)\s*\{{[^{{}}]*\}}|\\(?:{_FIGURES})|[A-Za-z{{}}\s|.:])+")
 _COORDINATE = re.compile(r"\\?[A-Za-z]+(?:_\{?\w+\}?)?")
-_NUMBER = re.compile(r"\d+")
 
 
 def has_equation(text: str) -> bool:
@@ -58,7 +64,7 @@ def _value(part: str, reader: Reader, of_gold: bool) -> str:
 
 
 def _is_name(text: str, reader: Reader) -> bool:
-    if _APPLIED.fullmatch(text) or (_WORDS.fullmatch(text) and re.search(r"[A-Z]{2}|[A-Za-z]{3}|\\", text)):
+    if _CALL.fullmatch(text) or (_WORDS.fullmatch(text) and re.search(r"[A-Z]{2}|[A-Za-z]{3}|\\", text)):
         return True
     members = split_top(text[1:-1], ",") if text.startswith("(") and text.endswith(")") else [text]
     return all(isinstance(_tried(member, reader), sympy.Symbol) for member in members)
@@ -73,16 +79,18 @@ def coordinates(text: str) -> dict[str, str]:
 
 
 def _can_be_asked_for(members: list[str], reader: Reader) -> bool:
-    """Whether the first member is of several symbols without a number but in exponents: ``m+n``, ``a^2+b^2``."""
-    value = _tried(members[0], reader)
-    if not isinstance(value, sympy.Expr) or len(value.free_symbols) < 2:
+    """Whether a question can have asked for the first member: ``m+n``, ``100a+b``, ``f(2)-f(1)``, ``|z|``.
+
+    Not an expression in one variable (``2x``), nor one with a constant term (``3x+y+1``): these are equations to solve.
+    """
+    first, *others = members
+    if not all(_is_constant(_tried(other, reader)) or _VARIABLE.search(other) for other in others):
         return False
-    bare = re.sub(r"[_^]\s*(?:\{[^{}]*\}|\d)", "", members[0])
-    return (
-        _NUMBER.search(bare) is None
-        and not bare.startswith("-")
-        and all(_is_constant(_tried(member, reader)) or _VARIABLE.search(member) for member in members[1:])
-    )
+    value = None if _ASKED.search(first) or _APPLIED.search(first) else _tried(first, reader)
+    if not isinstance(value, sympy.Expr):
+        return True
+    symbols = value.free_symbols
+    return len(symbols) > 1 and not first.startswith("-") and value.subs(dict.fromkeys(symbols, 0)) in (0, sympy.nan)
 
 
 def _tried(text: str, reader: Reader) -> Any:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from lagproof.tasks.answers import numbers
+from lagproof.tasks.answers.choice import choice
 from lagproof.tasks.answers.clean import clean, depth
 from lagproof.tasks.answers.extract import MAX_CHARS, last_box
 from lagproof.tasks.answers.units import differ, is_word, split_unit
@@ -37,8 +38,9 @@ class Question:
 MARKED_WORDS = re.compile(r"\\(?:text(?:normal|bf|it|rm|sf|tt)?|mbox|hbox)\s*\{([^{}]*)\}")
 _BARE_WORDS = re.compile(r"\(?[A-Za-z][A-Za-z' .-]*\)?")
 _BASED = re.compile(r"([0-9A-Za-z]*\d[0-9A-Za-z]*)\s*_\s*\{?\s*(?:\\text\s*\{)?\s*(\w+)\s*\}?\s*\}?")
-_CHOICE = re.compile(r"(?:\\(?:text|textbf|textrm|mathrm|mathbf)\s*\{\s*)?\(?([A-J])\s*[).]\s*\}?[\s~:.]*(\S.*)")
 _THREE_DIGITS = re.compile(r"\d{1,3}(?:,\d{3})+")
+_LETTERS = frozenset("abcdefghij")
+"""Of choices; they have no case."""
 _SHORT_WORDS = frozenset(["yes", "no", "on", "off", "odd", "even", "true", "false"])
 _BASE_NAMES = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 _BASES = {name: base for base, name in enumerate(_BASE_NAMES, start=2)}
@@ -76,24 +78,27 @@ def clean_gold(gold: str) -> str | None:
 
 
 def _by_choice(gold: str, answer: str) -> Verdict | Question | None:
-    """``\\textbf{(C)}\\ 5`` against ``C``, on either side: the letter of a choice with what it stands for."""
-    right, given = _CHOICE.fullmatch(gold), _CHOICE.fullmatch(answer)
+    """``\\textbf{(C)}\\ 5`` against ``C`` or ``5``, on either side: the letter of a choice with what it stands for."""
+    right, given = choice(gold), choice(answer)
     if right is None and given is None:
         return None
-    letters = [(match[1] if match else words_of(text)) or "" for match, text in ((right, gold), (given, answer))]
-    if len(letters[0]) == len(letters[1]) == 1:
-        return Verdict.CORRECT if letters[0].lower() == letters[1].lower() else Verdict.WRONG
-    return None if right is None else first_look(right[2], answer) if given is None else None
+    letters = right[0] if right else words_of(gold), given[0] if given else words_of(answer)
+    if all(letter is not None and len(letter) == 1 for letter in letters):
+        return Verdict.CORRECT if str(letters[0]).lower() == str(letters[1]).lower() else Verdict.WRONG
+    if right is not None and given is not None:
+        return None
+    look = first_look(right[1] if right else gold, given[1] if given else answer)
+    return None if look is Verdict.BAD_GOLD else look
 
 
 def _by_words(gold: str, answer: str) -> Verdict | None:
     """Compare words (``\\text{Monday}``, ``even``, ``(C)``, ``3:15 p.m.``), case and brackets aside."""
-    if _letters(gold) and _plain(gold) == _plain(answer):
+    if (_letters(gold) or MARKED_WORDS.fullmatch(gold)) and _plain(gold) == _plain(answer):
         return Verdict.CORRECT
     right, given = words_of(gold), words_of(answer)
-    if right is None or (MARKED_WORDS.fullmatch(gold) and re.search(r"\d", right)):
-        return None  # a number with words is a value with a unit
-    if right == given:
+    if right is None or numbers.read(right) is not None or (MARKED_WORDS.fullmatch(gold) and re.search(r"\d", right)):
+        return None  # "five", and a number with words, is a value
+    if right == given and (_letters(gold) or right in _LETTERS or _cased(gold) == _cased(answer)):
         return Verdict.CORRECT
     letters = len(right) == 1 and given is not None and len(given) == 1
     return Verdict.WRONG if letters or MARKED_WORDS.fullmatch(gold) or _are_words(gold) else None
@@ -104,8 +109,13 @@ def _letters(text: str) -> bool:
     return any(is_word(word) for word in re.findall(r"(?<![A-Za-z\\])[A-Za-z]+", MARKED_WORDS.sub(r" \1 ", text)))
 
 
+def _cased(text: str) -> str:
+    """Letters alone: those of variables have case, those of words and choices have none."""
+    return re.sub(r"[\s().,;:]+", "", MARKED_WORDS.sub(r"\1", text))
+
+
 def _plain(text: str) -> str:
-    return re.sub(r"[\s.,;]+", "", MARKED_WORDS.sub(r"\1", text)).lower()
+    return re.sub(r"(?<!\d)[\s.,;]+|[\s.,;]+(?![\s.,;\d])", "", MARKED_WORDS.sub(r"\1", text)).lower()
 
 
 def _are_words(text: str) -> bool:

@@ -14,6 +14,8 @@ def both_signs(text: str) -> str:
     r"""``1\pm\sqrt{2}`` as the list ``1+\sqrt{2}, 1-\sqrt{2}``; signs that stand together are upper with upper."""
     if _BOTH.search(text) is None:
         return text
+    if text.startswith("\\{") and text.endswith("\\}"):
+        return rf"\{{{both_signs(text[2:-2])}\}}"
     parts = (part.strip() for part in split_top(text, ",;"))
     return ", ".join(", ".join(_signed(part)) if _BOTH.search(part) else part for part in parts)
 
@@ -25,8 +27,8 @@ def _signed(part: str) -> list[str]:
 
 
 def ratio(text: str) -> list[str] | None:
-    """The terms of ``3:4:5``, ``None`` for anything else."""
-    terms = [term.strip() for term in split_top(text, ":")]
+    """The terms of ``3:4:5`` and ``AB:BC:CA = 3:4:5``, ``None`` for anything else."""
+    terms = [term.strip() for term in split_top(split_top(text, "=")[-1], ":")]
     return terms if len(terms) > 1 and all(terms) else None
 
 

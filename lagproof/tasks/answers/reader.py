@@ -12,6 +12,7 @@ import sympy
 from antlr4.atn.PredictionMode import PredictionMode
 from latex2sympy2_extended.latex2sympy2 import ConversionConfig, _Latex2Sympy
 from latex2sympy2_extended.math_normalization import NormalizationConfig, normalize_latex
+from latex2sympy2_extended.sets import FiniteSet
 from math_verify.grader import should_treat_as_complex
 from sympy.parsing import sympy_parser
 
@@ -94,16 +95,26 @@ def _radians(text: str) -> str:
 
 def _real_roots(value: Any) -> Any:
     """Odd roots of negative numbers as the real ones, as school has them."""
-    if isinstance(value, sympy.Basic) and not isinstance(value, sympy.core.relational.Relational | sympy.Set):
-        return value.replace(_is_odd_root, lambda root: -sympy.Pow(-root.base, root.exp, evaluate=False))
+    if isinstance(value, sympy.core.relational.Relational):
+        return value.func(*map(_real_roots, value.args), evaluate=False)
+    if isinstance(value, FiniteSet):
+        return FiniteSet(*map(_real_roots, vars(value)["_unsorted_args"]))
+    if isinstance(value, sympy.Expr):
+        return value.replace(_is_odd_root, _real_root)
     return value
 
 
 def _is_odd_root(value: Any) -> bool:
     if not (isinstance(value, sympy.Pow) and isinstance(value.base, sympy.Rational) and value.base < 0):
         return False
-    exponent = value.exp.doit()
-    return isinstance(exponent, sympy.Rational) and exponent.p == 1 and exponent.q % 2 == 1 and exponent.q > 1
+    small = value.exp.count_ops() < 4 and all(power.exp == -1 for power in value.exp.atoms(sympy.Pow))
+    exponent = value.exp.doit() if small else value.exp
+    return isinstance(exponent, sympy.Rational) and exponent.q % 2 == 1 and exponent.q > 1
+
+
+def _real_root(root: Any) -> Any:
+    sign = -1 if root.exp.doit().p % 2 else 1
+    return sign * sympy.Pow(-root.base, root.exp, evaluate=False)
 
 
 def _parse(latex: str, real: bool, mode: Any) -> Any:
@@ -118,6 +129,10 @@ def _parse(latex: str, real: bool, mode: Any) -> Any:
         raise
     except Exception:  # the reader raises bare exceptions at whatever it does not know
         return None
+
+
+def _is_i(value: Any) -> bool:
+    return isinstance(value, sympy.Symbol) and value.name == "i"
 
 
 class _Reader(_Latex2Sympy):
@@ -150,7 +165,9 @@ class _Reader(_Latex2Sympy):
 
     def convert_atom_expr(self, atom_expr: Any) -> Any:
         atom = super().convert_atom_expr(atom_expr)
-        return sympy.I if isinstance(atom, sympy.Symbol) and atom.name == "i" else atom
+        if isinstance(atom, sympy.Pow) and _is_i(atom.base):
+            return sympy.Pow(sympy.I, atom.exp, evaluate=False)
+        return sympy.I if _is_i(atom) else atom
 
     def convert_atom(self, atom: Any) -> Any:
         value = super().convert_atom(atom)

@@ -25,6 +25,8 @@ def same_equation(gold: Eq, answer: Eq, same: Same) -> bool:
     named = _named(gold), _named(answer)
     if named[0] and named[1]:
         return named[0][0] == named[1][0] and same(named[0][1], named[1][1])
+    if not all(isinstance(side, sympy.Expr) and not side.is_Matrix for side in (*gold.args, *answer.args)):
+        return False
     factor = _factor(gold.lhs - gold.rhs, answer.lhs - answer.rhs)
     if factor is not None:
         return same(gold.lhs - gold.rhs, factor * (answer.lhs - answer.rhs))
@@ -50,13 +52,14 @@ def _factor(gold: Any, answer: Any) -> Any:
     for top, bottom in _PROBES:
         point = [(symbol, sympy.Rational(top + 3 * i, bottom + i)) for i, symbol in enumerate(symbols)]
         above, below = sympy.N(gold.subs(point), 40), sympy.N(answer.subs(point), 40)
-        if not (above.is_number and below.is_number) or abs(below) < 1e-20 or abs(above) < 1e-20:
+        if not all(value.is_number and value.is_finite and abs(value) > 1e-20 for value in (above, below)):
             return None
         quotients.append(above / below)
     if any(abs(q / quotients[0] - 1) > 1e-25 for q in quotients):
         return None
     found = sympy.nsimplify(quotients[0], rational=True, tolerance=1e-25)
-    return found if abs(found / quotients[0] - 1) < 1e-20 and found.q < 10**9 else None
+    fits = isinstance(found, sympy.Rational) and abs(found / quotients[0] - 1) < 1e-20 and found.q < 10**9
+    return found if fits else None
 
 
 def is_region(value: Any) -> bool:
@@ -71,7 +74,10 @@ def region(value: Any) -> Any:
         return value.rhs
     if isinstance(value, FiniteSet):
         parts = [region(part) for part in vars(value)["_unsorted_args"]]
-        return sympy.Union(*parts) if all(map(is_region, parts)) else value
+        if not all(map(is_region, parts)):
+            return value
+        union = sympy.Union(*parts)  # a list says "or", and "and" where "or" says nothing: x > 1, x < 3
+        return sympy.Intersection(*parts) if union == sympy.S.Reals else union
     if isinstance(value, Relational | sympy.And) and not isinstance(value, Eq):
         with suppress(NotImplementedError, AttributeError, TypeError, ValueError):  # nothing that sympy can solve
             return value.as_set()
@@ -102,6 +108,8 @@ def _parts(value: Any) -> list[tuple[type, Any]]:
 def _against_zero(value: Any) -> list[tuple[type, Any]]:
     kinds = {Lt: (Gt, -1), Le: (Ge, -1), Gt: (Gt, 1), Ge: (Ge, 1), Ne: (Ne, 1), Eq: (Eq, 1)}
     kind, sign = kinds[type(value)]
+    if not (isinstance(value.lhs, sympy.Expr) and isinstance(value.rhs, sympy.Expr)):
+        return [(kind, value)]
     return [(kind, sign * (value.lhs - value.rhs))]
 
 

@@ -17,10 +17,12 @@ _DEGREES = re.compile(r"\s*\^\s*\{?\s*\\circ\s*\}?\s*(?:\\(?:text|mathrm)\s*\{\s
 _MODULUS = re.compile(r"\s*(?:\\pmod\s*(?:\{\s*\d+\s*\}|\d)|\\bmod\s*\{?\d+\}?|\(\s*\\mod\s*\d+\s*\))$")
 FUNCTION = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![A-Za-z])")
 _CHANGES = re.compile(
-    r"\b(?:or|more|less|fewer|than|most|least|negative|half|thirds?|fourths?|fifths?|sixths?|eighths?|tens|tenths?|hundredths?|"
-    r"thousandths?|factorial|pi|plus|minus|over|not|no|below|wrong|if|mod|base|to|hundred|thousand|million|billion|"
-    r"trillion|dozen|times (?=\S))\b|^(?:squared|cubed)\b"
+    r"\b(?:or|at most|at least|than (?=[\d\\])|to (?=[\d\\])|over (?=[\d\\])|below zero|negative|half|halves|thirds?|"
+    r"fourths?|fifths?|sixths?|eighths?|tens|tenths?|hundredths?|thousandths?|factorial|pi|root|repeating|plus|minus|not|"
+    r"wrong|if|mod|base|hundreds?|thousands?|millions?|billions?|trillions?|dozens?|times (?=\w$|[\d\\]))\b"
+    r"|^,|,\s*(?:more|less|fewer)\b|^(?:squared|cubed|more|less)\b$|\binfinity\b|\btheta\b"
 )
+_LITTLE = frozenset(["a", "an", "as", "at", "by", "go", "in", "is", "my", "of", "on", "to"])
 _MULTIPLES = {
     "hundred": 100,
     "thousand": 1000,
@@ -81,7 +83,7 @@ def split_unit(text: str, *, plain_number: bool) -> tuple[str, str | None]:
     """
     if (degrees := _DEGREES.search(text)) and not FUNCTION.search(text):
         return text[: degrees.start()].strip(), f"degree{degrees[1]}"
-    if plain_number and (modulus := _MODULUS.search(text)):
+    if (modulus := _MODULUS.search(text)) and numbers.read(text[: modulus.start()].strip()):
         return text[: modulus.start()].strip(), None
     match = _MARKED.fullmatch(text)
     if match is None:
@@ -94,6 +96,7 @@ def split_unit(text: str, *, plain_number: bool) -> tuple[str, str | None]:
     words, power = written.lower(), next(filter(None, list(match.groupdict().values())[2:]), None)
     first, _, rest = words.partition(" ")
     number = numbers.read(value)
+    first = first if first in _MULTIPLES else first.removesuffix("s")
     if first in _MULTIPLES and number is not None and not number.percent:
         value, words = str(number.value * _MULTIPLES[first]), rest
     return (text, None) if _CHANGES.search(words) else (value, canonical(words, power))
@@ -108,7 +111,7 @@ def differ(gold: str | None, answer: str | None) -> bool:
 
 def canonical(words: str, power: str | None = None) -> str | None:
     """One name for a unit however it is spelt, or ``None`` for words that are no unit known here."""
-    above, per, below = words.partition(" per ")
+    above, per, below = words.replace("/", " per ").partition(" per ")
     if per:
         names = canonical(above), canonical(below, power)
         return None if None in names else "/".join(map(str, names))
@@ -140,4 +143,6 @@ def _is_unit(match: re.Match[str], plain_number: bool) -> bool:
         return plain_number and words in _SINGLE
     if match.string[match.start("words") - 1].isdigit():
         return _unit(words.lower()) is not None
-    return all(_unit(w) or w in _POWERS or is_word(w.rstrip(".")) for w in re.split(r"[\s/-]+", words.lower()) if w)
+    parts = [w for w in re.split(r"[\s/-]+", words.lower()) if w]
+    known = (_unit(w) or w in _POWERS or is_word(w.rstrip(".")) for w in parts if w not in _LITTLE)
+    return all(known) and not set(parts) <= _LITTLE - {"in"}

@@ -39,7 +39,7 @@ def compare(gold: str, answer: str) -> Verdict:
     if gold == answer:
         return Verdict.CORRECT
     try:
-        if ratios[0] is not None and (ratios[1] is not None or len(terms) > 2 or is_time(gold)):
+        if ratios[0] is not None and (ratios[1] is not None or len(terms) > 2):
             times = is_time(gold) and is_time(answer)
             same = ratios[1] is not None and not times and _same_ratio(terms, list(map(reader, ratios[1])))
         else:
@@ -51,8 +51,13 @@ def compare(gold: str, answer: str) -> Verdict:
 
 def _same_ratio(gold: Sequence[Any], answer: Sequence[Any]) -> bool:
     """``3:4:5`` and ``6:8:10``: every term in the proportion of the first ones."""
-    products = ((g * answer[0], a * gold[0]) for g, a in zip(gold, answer, strict=False))
-    return len(gold) == len(answer) and all(equal(g, a, rounded=False) for g, a in products)
+    if len(gold) != len(answer) or not all(isinstance(v, sympy.Expr) for v in (*gold, *answer)):
+        return False
+    at = next((i for i, g in enumerate(gold) if g != 0), None)
+    if at is None or answer[at].is_zero or any(v.is_finite is False for v in answer):
+        return False
+    products = ((g * answer[at], a * gold[at]) for g, a in zip(gold, answer, strict=True))
+    return all(equal(g, a, rounded=False) for g, a in products)
 
 
 def _compare(gold: str, answer: str, reader: Callable[[str], Any]) -> bool:
@@ -77,8 +82,13 @@ def _as_points(gold: str, answer: str) -> tuple[str, str]:
     if named[0] and not has_equation(answer):
         return f"({', '.join(named[0].values())})", answer if answer.startswith("(") else f"({answer})"
     if named[1] and gold.startswith("(") and not has_equation(gold):
-        return gold, f"({', '.join(value for _, value in sorted(named[1].items()))})"
+        return gold, f"({', '.join(value for _, value in sorted(named[1].items(), key=_spelt))})"
     return gold, answer
+
+
+def _spelt(named: tuple[str, str]) -> str:
+    """By the letters of the name: ``r`` before ``\\theta``."""
+    return named[0].lstrip("\\")
 
 
 def equal(gold: Any, answer: Any, rounded: bool) -> bool:
