@@ -173,7 +173,9 @@ def show(comparison: Comparison, console: Console) -> None:
     short = tails(list(dict.fromkeys(model for of_model in comparison.results.values() for model in of_model)))
     k = max(result.k for of_model in comparison.results.values() for result in of_model.values())
     heads = ("task", "model", f"avg@{k}", "95 %", f"pass@{k}", f"maj@{k}", "tokens", "cut")
-    table = Table(*(Column(head, no_wrap=head != "model") for head in heads), box=box.SIMPLE, pad_edge=False)
+    table = Table(
+        *(Column(head, no_wrap=head != "model", overflow="fold") for head in heads), box=box.SIMPLE, pad_edge=False
+    )
     for task, of_model in comparison.results.items():
         for model, result in of_model.items():
             table.add_row(escape(task), escape(short[model]), *_cells(result))

@@ -66,8 +66,8 @@ def files(path: Path) -> list[Path]:
         if found:
             return sorted(found, key=_numbered)
     raise InputError(
-        f"{folder}: holds neither parquet nor JSON lines; give a run directory whose rollouts were saved "
-        "(save.rollouts = true), or a file with per-token policy_logp and sampler_logp"
+        f"{folder}: holds neither parquet nor JSON lines; give a run directory that has trained a step and whose "
+        "rollouts were saved (save.rollouts = true), or a file with per-token policy_logp and sampler_logp"
     )
 
 

@@ -136,6 +136,8 @@ def _parse_task(text: str) -> TaskChoice:
         )
     if not path:
         raise InputError(f"--task {text}: no file after the sign; must be LABEL=FILE, for example aime24=aime24.jsonl")
+    if lower == "reasoning-gym":
+        return TaskChoice(path, lower, {"generator": path})
     begins = [name for name in tasks.TASKS if lower.startswith(name)]
     begun = [name for name in tasks.TASKS if len(label) >= 3 and name.startswith(lower)]
     name = max(begins, key=len) if begins else begun[0] if len(begun) == 1 else "jsonl"

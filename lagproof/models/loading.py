@@ -113,8 +113,8 @@ def encode(loaded: Loaded, prompt: str | Sequence[Mapping[str, str]]) -> list[in
         if not tokenizer.chat_template:
             raise InputError(
                 f"{loaded.source} has no chat template, and the prompt is a list of chat messages: "
-                "use a model that was trained to chat, put a chat_template.jinja into its folder, "
-                "or give the prompt as text"
+                "use a model that was trained to chat (smollm2), put a chat_template.jinja into its folder, "
+                "or set task.prompt = 'plain' (the tiny models read only the task arithmetic)"
             )
         text = tokenizer.apply_chat_template(list(prompt), tokenize=False, add_generation_prompt=True)  # type: ignore[arg-type]
         ids = _tokenize(loaded, str(text), add_special_tokens=False)
@@ -145,7 +145,9 @@ def smollm2_file() -> Path:
 
 def _from_folder(folder: Path, dtype: torch.dtype) -> Loaded:
     if not (folder / "config.json").is_file():
-        raise InputError(f"model folder {folder}: has no config.json, so it is not a Hugging Face model folder")
+        saved = sorted((folder / "checkpoints").glob("step-*"))
+        hint = f"; it is a run: name one of its checkpoints, for example {saved[-1]}" if saved else ""
+        raise InputError(f"model folder {folder}: has no config.json, so it is not a Hugging Face model folder{hint}")
     for file in sorted(folder.glob("*.safetensors")):
         try:
             with safe_open(file, framework="pt"):  # reads the header, which must agree with the file's size

@@ -48,12 +48,8 @@ class RunDir:
         Raises:
             RunDirError: it exists and holds anything, or cannot be written.
         """
+        cls.check_free(config.run_dir)
         run = cls(Path(config.run_dir))
-        if run.path.exists() and (not run.path.is_dir() or any(run.path.iterdir())):
-            raise RunDirError(
-                f"run_dir = {config.run_dir!r}: exists already; choose another with --set run_dir=..., "
-                f"or continue it with --resume {config.run_dir}"
-            )
         with writing(run.path, "choose another place with --set run_dir=..., or fix its permissions"):
             run.rollouts.mkdir(parents=True)
             run.checkpoints.mkdir()
@@ -75,6 +71,20 @@ class RunDir:
             raise RunDirError(
                 f"--resume {self.path}: its problems are not those that it was begun with (then {_sizes(before)}, now "
                 f"{_sizes(now)}); a run goes on as it began: put the data set back, or start a new run_dir"
+            )
+
+    @staticmethod
+    def check_free(run_dir: str) -> None:
+        """Refuse a directory that holds anything.
+
+        Raises:
+            RunDirError: it does, or is no directory.
+        """
+        path = Path(run_dir)
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise RunDirError(
+                f"run_dir = {run_dir!r}: exists already; choose another with --set run_dir=..., "
+                f"or continue it with --resume {run_dir}"
             )
 
     @classmethod

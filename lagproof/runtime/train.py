@@ -79,6 +79,8 @@ def train(
     """
     config = resolve(config)
     run_dir = _reopen(config) if resume else None
+    if run_dir is None:
+        RunDir.check_free(config.run_dir)
     if run_dir is not None and (finished := _finished(run_dir.path)):
         return finished
     with ExitStack() as held:
@@ -300,10 +302,13 @@ def _differences(before: Mapping[str, Any], after: Mapping[str, Any], prefix: st
 
 
 def _finished(path: Path) -> Result | None:
+    """What became of a run that has ended already; one that was given up is told again as it was then."""
     file = path / "result.json"
     if not file.is_file():
         return None
     found = json.loads(file.read_text(encoding="utf-8"))
+    if not found["success"]:
+        raise RunStoppedError(f"{found['detail']} (run {path}, which has ended after step {found['steps']})")
     return Result(path, found["reason"], found["success"], found["steps"], found["metrics"])
 
 
@@ -316,28 +321,36 @@ def _finish(config: Config, run_dir: RunDir, stop: Stop) -> Result:
             evaluated = {k: v for k, v in last.items() if k.startswith("eval/")} or evaluated
     steps, metrics = int(last["step"]), last | evaluated
     result = Result(run_dir.path, str(stop.reason), stop.reason.success, steps, metrics)
+    detail = stop.detail + (_why_no_signal(last) if result.reason == "no_signal" else "")
     run_dir.finish(
         {
             "reason": result.reason,
             "success": result.success,
-            "detail": stop.detail,
+            "detail": detail,
             "steps": steps,
             "metrics": metrics,
         }
     )
     if not result.success:
-        why = _no_rewards(last) if result.reason == "no_signal" else ""
-        raise RunStoppedError(f"{stop.detail}{why} (run {run_dir.path}, after step {steps} of {config.steps})")
+        raise RunStoppedError(f"{detail} (run {run_dir.path}, after step {steps} of {config.steps})")
     return result
 
 
-def _no_rewards(last: Mapping[str, float]) -> str:
-    """What to say where it was not the answers but the right ones that gave no signal."""
-    if not last.get("samples") or last.get("unscored") != last["samples"]:
+def _why_no_signal(last: Mapping[str, float]) -> str:
+    """What to look at: the right answers where none could be read, else what became of the last batch."""
+    if not last.get("samples"):
         return ""
+    samples = int(last["samples"])
+    if last.get("unscored") == samples:
+        return (
+            f"; none of the {samples} responses of the last batch got a reward, since the right answers cannot be "
+            "read: correct them, or name their column with task.gold_column"
+        )
     return (
-        f"; none of the {int(last['samples'])} responses of the last batch got a reward, since the right answers "
-        "cannot be read: correct them, or name their column with task.gold_column"
+        f"; of the {samples} responses of the last batch {last.get('truncated', 0.0):.0%} were cut off, "
+        f"{int(last.get('graded/unparsed', 0))} had no answer that could be read, and the mean reward was "
+        f"{last.get('reward', 0.0):.3f}: raise rollout.max_tokens or rollout.samples, give worked examples "
+        "(task.shots), or take problems that this model sometimes solves"
     )
 
 

@@ -79,7 +79,8 @@ def rows(source: Source, unique: Sequence[str] = ()) -> Iterator[Row]:
         yield from _first_of_each(_hub_rows(source), unique, set())
         return
     else:
-        raise InputError(f"{source.path}: no such file or folder; {_HOW}")
+        inside = "" if path.is_absolute() else f" in {Path.cwd()}, where a relative path is looked for"
+        raise InputError(f"{source.path}: no such file or folder{inside}; {_HOW}")
     seen: set[Any] = set()
     for file in files:
         yield from _file_rows(file, unique, seen)

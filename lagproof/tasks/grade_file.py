@@ -45,6 +45,10 @@ def grade_file(
         InputError: a file or a row that cannot be used, with its line.
         RunDirError: the output cannot be written.
     """
+    if not Path(path_in).exists():
+        raise InputError(f"{path_in}: no such file; name a .jsonl or .parquet file")
+    if isinstance(path_out, str | Path) and Path(path_out).is_dir():
+        raise InputError(f"{path_out}: is a folder; name the file to be written, for example {path_out}/graded.jsonl")
     if Path(path_in).is_dir():
         raise InputError(f"{path_in}: is a folder; name one .jsonl or .parquet file in it")
     if isinstance(path_out, str | Path) and Path(path_out).suffix == ".parquet":

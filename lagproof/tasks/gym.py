@@ -6,6 +6,7 @@ take from Python what could do more than calculate.
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import importlib.util
 import json
@@ -135,7 +136,12 @@ def dataset(generator: str, params: str) -> Any:
     try:
         return library.create_dataset(generator, **json.loads(params))
     except (TypeError, ValueError, AssertionError) as error:
-        raise ConfigError(f"task.params = {params}: {generator} does not take them: {error}") from error
+        own = {key: value for key, value in json.loads(params).items() if key not in ("seed", "size")}
+        kinds = importlib.import_module("reasoning_gym.factory").DATASETS[generator][1]
+        known = [f.name for f in dataclasses.fields(kinds) if f.name not in ("seed", "size")]
+        raise ConfigError(
+            f"task.params = {own}: {generator} does not take them: {error}; it has {', '.join(known)}"
+        ) from error
 
 
 def item(generator: str, params: str, index: int) -> Any:

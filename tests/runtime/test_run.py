@@ -505,3 +505,22 @@ def test_right_answers_that_cannot_be_read_are_why_there_is_no_signal(tmp_path, 
     settings = config(tmp_path / "run", *DATA_SET, f"task.path={json.dumps(str(path))}", "learner.max_tied_batches=2")
     with pytest.raises(RunStoppedError, match=r"none of the 32 responses .* the right answers cannot be read: correct"):
         train(settings)
+
+
+def test_a_run_that_was_given_up_says_so_again(tmp_path, spoken):
+    path = tmp_path / "x.jsonl"
+    write_problems(path, ["never"] * 40)
+    settings = config(tmp_path / "run", *DATA_SET, f"task.path={json.dumps(str(path))}", "learner.max_tied_batches=2")
+    with pytest.raises(RunStoppedError, match=r"of the 32 responses of the last .* mean reward was 0\.000: raise"):
+        train(settings)
+    assert "mean reward was 0.000" in json.loads((tmp_path / "run" / "result.json").read_text())["detail"]
+    with pytest.raises(RunStoppedError, match=r"mean reward was 0\.000.*which has ended after step 0"):
+        train(settings, resume=True)
+
+
+def test_a_directory_that_is_not_free_is_refused_before_the_model_is_loaded(tmp_path, monkeypatch):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "file").touch()
+    monkeypatch.setattr(train_module, "load", lambda model: pytest.fail("loaded"))
+    with pytest.raises(RunDirError, match="exists already"):
+        train(config(tmp_path / "run"))

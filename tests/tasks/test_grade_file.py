@@ -104,6 +104,10 @@ def test_a_wrong_row_is_named_and_nothing_is_left_behind(tmp_path: Path) -> None
 
 def test_what_is_not_one_file_of_rows_is_refused_and_a_new_folder_is_made(tmp_path: Path) -> None:
     path = write(tmp_path / "in.jsonl", {"answer": "\\boxed{1}", "gold": "1"})
+    with pytest.raises(InputError, match=r"no such file; name a \.jsonl or \.parquet file$"):
+        grade_file(tmp_path / "no.jsonl", tmp_path / "out.jsonl")
+    with pytest.raises(InputError, match="is a folder; name the file to be written"):
+        grade_file(path, tmp_path)
     with pytest.raises(InputError, match="is a folder; name one"):
         grade_file(tmp_path, tmp_path / "out.jsonl")
     with pytest.raises(InputError, match=r"JSON Lines are written, not parquet; name the file \.jsonl"):
