@@ -180,8 +180,12 @@ def _finish(job: _Job, settings: Settings) -> EvalResult:
     """The result of the problems that were asked for; the table of problems is of all that have samples."""
     job.store.finish()
     result = collect(job.problems, job.responses, k=settings.k)
-    of_others = collect(_other_problems(job), job.responses, k=settings.k)
-    job.store.write_problems([problem.row() for problem in [*result.problems, *of_others.problems]])
+    others = _other_problems(job)
+    of_others = collect(others, job.responses, k=settings.k)
+    whole = eval_problems(job.task, job.task.eval_size or len(job.problems) + len(others)) if others else job.problems
+    prompts = {(problem.task, problem.id): problem.prompt for problem in whole}
+    found = [*result.problems, *of_others.problems]
+    job.store.write_problems([{**p.row(), "prompt": prompts.get((p.task, p.problem_id))} for p in found])
     return result
 
 

@@ -120,6 +120,10 @@ def test_fewer_problems_take_nothing_away_from_what_is_stored(tmp_path: Path) ->
     names = [f"words-eval-{i}" for i in range(5)]
     assert ask(5) == (names, names, 5)
     assert ask(2) == (names, names, 2)
+    prompts = [
+        json.loads(line)["prompt"] for line in (tmp_path / "m" / "words" / "problems.jsonl").read_text().splitlines()
+    ]
+    assert all(prompt.startswith("Question: ") for prompt in prompts) and len(set(prompts)) == 5
     table = (tmp_path / "m" / "words" / "problems.jsonl").read_text()
     assert ask(5) == (names, names, 5)
     assert (tmp_path / "m" / "words" / "problems.jsonl").read_text() == table
