@@ -20,6 +20,7 @@ from lagproof.errors import InputError, InterruptedRunError
 from lagproof.evaluation.evaluate import Ask
 from lagproof.evaluation.result import EvalResult
 from lagproof.evaluation.run import Comparison, Opened, Settings, TaskChoice, run_eval
+from lagproof.runtime.interrupt import interruptible
 
 
 def evaluate(
@@ -42,8 +43,6 @@ def evaluate(
         def opening(model: str) -> Iterator[Opened]:
             nonlocal interrupted
             shown.loading(model)
-            from lagproof.runtime.train import interruptible  # here: seconds, and a first line is shown by now
-
             with opened(model, shown.tokens) as ready, interruptible("batch") as interrupted:
                 yield ready
 

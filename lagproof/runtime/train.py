@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -17,7 +13,7 @@ from lagproof import rules, tasks
 from lagproof.config import Config, Named, ScheduleConfig
 from lagproof.data.samples import Sample
 from lagproof.diagnostics.alarm import Alarm, Monitor
-from lagproof.errors import CheckpointError, ConfigError, InputError, RunDirError, RunStoppedError
+from lagproof.errors import CheckpointError, ConfigError, InputError, RunDirError
 from lagproof.evaluation.evaluate import Ask, eval_problems, evaluate_task
 from lagproof.learner.step import Learner, Recipe
 from lagproof.models.loading import Loaded, encode, load
@@ -26,30 +22,13 @@ from lagproof.rollout.hf import HFEngine
 from lagproof.rules.reduction import reduction
 from lagproof.runtime import checkpoint
 from lagproof.runtime.inline import InlineRun, Rooms, Row
+from lagproof.runtime.interrupt import interruptible
+from lagproof.runtime.outcome import Result, finish, finished
 from lagproof.runtime.run_dir import RunDir
-from lagproof.runtime.schedule import Admission, Limits, Periodic, Plan, Scheduler, Stop, Threshold
+from lagproof.runtime.schedule import Admission, Limits, Periodic, Plan, Scheduler, Threshold
 from lagproof.sync.memory import MemoryChannel
 from lagproof.tasks.task import Task
 from lagproof.tensors.advantage import ADVANTAGES
-
-
-@dataclass(frozen=True)
-class Result:
-    """What became of a run.
-
-    Attributes:
-        run_dir: its directory.
-        reason: why it ended, in one word: ``finished``, ``data_ended``, ``no_signal``, ...
-        success: whether it did what it was asked to do.
-        steps: optimiser steps trained.
-        metrics: those of the last row, and of the last evaluation.
-    """
-
-    run_dir: Path
-    reason: str
-    success: bool
-    steps: int
-    metrics: Mapping[str, float]
 
 
 def train(
@@ -81,8 +60,8 @@ def train(
     run_dir = _reopen(config) if resume else None
     if run_dir is None:
         RunDir.check_free(config.run_dir)
-    if run_dir is not None and (finished := _finished(run_dir.path)):
-        return finished
+    elif (ended := finished(run_dir.path)) is not None:
+        return ended
     with ExitStack() as held:
         if run_dir is not None:
             held.enter_context(run_dir.locked())
@@ -99,7 +78,7 @@ def train(
         interrupted = held.enter_context(interruptible())
         observers = Observers(interrupted, on_step or _ignore, on_tokens or _ignore, on_alarm or _ignore)
         stop = _join(config, task, loaded, run_dir, saved, observers).run()
-    return _finish(config, run_dir, stop)
+    return finish(config, run_dir, stop)
 
 
 def resolve(config: Config) -> Config:
@@ -128,37 +107,6 @@ def resolve(config: Config) -> Config:
 
 def _resolved_schedule(schedule: ScheduleConfig) -> ScheduleConfig:
     return schedule if schedule.staleness_threshold is not None else replace(schedule, batches_ahead=schedule.ahead)
-
-
-@contextmanager
-def interruptible(unit: str = "step") -> Iterator[Callable[[], bool]]:
-    """Turn the first SIGINT or SIGTERM into an answer to a question, and say so; the second acts as it always does.
-
-    Args:
-        unit: what is finished and saved before the process stops, in a word.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield lambda: False
-        return
-    asked = threading.Event()
-    before = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
-    said = f"stopping: this {unit} is finished and saved first; a second Ctrl-C stops at once\n"
-
-    def ask(number: int, frame: Any) -> None:
-        asked.set()
-        for s, handler in before.items():
-            signal.signal(s, handler)
-        with suppress(OSError):  # past the buffers of sys.stderr, which the signal may have come in the middle of
-            drawn = os.isatty(2)  # there a bar of up to two lines may stand, and draws itself over what is below it
-            os.write(2, f"\n{said}\n".encode() if drawn else said.encode())
-
-    for s in before:
-        signal.signal(s, ask)
-    try:
-        yield asked.is_set
-    finally:
-        for s, handler in before.items():
-            signal.signal(s, handler)
 
 
 @dataclass(frozen=True)
@@ -299,59 +247,6 @@ def _differences(before: Mapping[str, Any], after: Mapping[str, Any], prefix: st
         elif a != b:
             out.append(prefix + key)
     return out
-
-
-def _finished(path: Path) -> Result | None:
-    """What became of a run that has ended already; one that was given up is told again as it was then."""
-    file = path / "result.json"
-    if not file.is_file():
-        return None
-    found = json.loads(file.read_text(encoding="utf-8"))
-    if not found["success"]:
-        raise RunStoppedError(f"{found['detail']} (run {path}, which has ended after step {found['steps']})")
-    return Result(path, found["reason"], found["success"], found["steps"], found["metrics"])
-
-
-def _finish(config: Config, run_dir: RunDir, stop: Stop) -> Result:
-    last: dict[str, float] = {}
-    evaluated: dict[str, float] = {}
-    with run_dir.metrics.open(encoding="utf-8") as rows:
-        for row in map(json.loads, rows):
-            last = {k: v for k, v in row.items() if isinstance(v, int | float)}
-            evaluated = {k: v for k, v in last.items() if k.startswith("eval/")} or evaluated
-    steps, metrics = int(last["step"]), last | evaluated
-    result = Result(run_dir.path, str(stop.reason), stop.reason.success, steps, metrics)
-    detail = stop.detail + (_why_no_signal(last) if result.reason == "no_signal" else "")
-    run_dir.finish(
-        {
-            "reason": result.reason,
-            "success": result.success,
-            "detail": detail,
-            "steps": steps,
-            "metrics": metrics,
-        }
-    )
-    if not result.success:
-        raise RunStoppedError(f"{detail} (run {run_dir.path}, after step {steps} of {config.steps})")
-    return result
-
-
-def _why_no_signal(last: Mapping[str, float]) -> str:
-    """What to look at: the right answers where none could be read, else what became of the last batch."""
-    if not last.get("samples"):
-        return ""
-    samples = int(last["samples"])
-    if last.get("unscored") == samples:
-        return (
-            f"; none of the {samples} responses of the last batch got a reward, since the right answers cannot be "
-            "read: correct them, or name their column with task.gold_column"
-        )
-    return (
-        f"; of the {samples} responses of the last batch {last.get('truncated', 0.0):.0%} were cut off, "
-        f"{int(last.get('graded/unparsed', 0))} had no answer that could be read, and the mean reward was "
-        f"{last.get('reward', 0.0):.3f}: raise rollout.max_tokens or rollout.samples, give worked examples "
-        "(task.shots), or take problems that this model sometimes solves"
-    )
 
 
 def _evaluator(

@@ -22,7 +22,7 @@ from lagproof.errors import InputError, InterruptedRunError
 from lagproof.evaluation.estimates import Interval
 from lagproof.evaluation.result import Difference, EvalResult, ProblemResult, Response
 from lagproof.evaluation.run import Comparison, Settings, parse_tasks
-from lagproof.runtime.train import interruptible
+from lagproof.runtime.interrupt import interruptible
 
 SETTINGS = Settings(k=2, prompts=3, max_tokens=12, batch=2)
 
