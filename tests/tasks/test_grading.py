@@ -177,6 +177,8 @@ RIGHT = [
     ("1200", box("1.2 x 10^3")),
     (r"\ln 2", box(r"\log_e 2")),
     ("1/3", box("0.(3)")),
+    ("1", box(r"e^{i\pi/3}+e^{-i\pi/3}")),
+    (r"\sin 1", box(r"\frac{e^{i}-e^{-i}}{2i}")),
     (r"\lg 100", box("2")),
     ("2", box(r"2\pmod{5}")),
     ("C", box(r"\textbf{(C)}\ 5")),
@@ -282,6 +284,8 @@ WRONG = [
     (r"2^{200}+\sqrt2", box("2^{200}"), "wrong"),
     (r"(2+\sqrt3)^{100}+(2-\sqrt3)^{100}", box(r"(2+\sqrt3)^{100}"), "wrong"),
     ("1-e^{-200}", box("1"), "wrong"),
+    ("2", box(r"e^{i\pi/3}+e^{-i\pi/3}"), "wrong"),
+    (r"\sin 2", box(r"\frac{e^{i}-e^{-i}}{2i}"), "wrong"),
     # words that make a number another one
     ("5", box(r"5\text{ million}"), "wrong"),
     ("24 million", box("24 billion"), "wrong"),

@@ -58,8 +58,12 @@ def _is_zero(gap: Any, precision: int) -> bool:
     try:
         value = sympy.N(gap, 3, maxn=precision, strict=True)
     except PrecisionExhausted:
-        re, im = gap.as_real_imag() if gap.has(sympy.I) else (gap, sympy.S.Zero)
-        return im == 0 or (_is_zero(re, precision) and _is_zero(im, precision))
+        if not gap.has(sympy.I):
+            return True
+        parts = gap.as_real_imag()
+        if any(part.has(sympy.I) for part in parts):  # not taken apart: nothing is known of either
+            raise ValueError(gap) from None
+        return all(_is_zero(part, precision) for part in parts)
     if not value.is_number or value.has(sympy.nan, sympy.zoo, sympy.oo):
         raise ValueError(value)
     return value == 0

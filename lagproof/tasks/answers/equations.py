@@ -9,14 +9,14 @@ from typing import Any
 import sympy
 
 from lagproof.tasks.answers.clean import split_top
-from lagproof.tasks.answers.reader import UnreadableError
+from lagproof.tasks.answers.reader import UnreadableError, is_constant
 
 Reader = Callable[[str], Any]
 _VARIABLE = re.compile(r"(?<![A-Za-z\\])[A-DF-Za-df-hj-z](?![A-Za-z])")
 _LETTER = r"(?![xyz](?![A-Za-z_]))[A-Za-z]+(?:_\{?\w+\}?)?'*"
 _APPLIED = re.compile(rf"(?<![A-Za-z\\])(?:{_LETTER}|\))\s*(?:\^\s*\{{?-1\}}?)?\s*[(\[]")
 _ASKED = re.compile(
-    r"\\(?:lfloor|lceil|operatorname|mathbb|max|min|det|deg|gcd|bmod|binom|text|mathrm|angle|circ|#)(?![A-Za-z])|\||\\#|"
+    r"\\(?:lfloor|lceil|operatorname|mathbb|max|min|det|deg|gcd|bmod|binom|text|mathrm|angle|circ)(?![A-Za-z])|\||\\#|"
     r"\\(?:sin|cos|tan|cot|log|ln)\s*(?:\\?[A-Z]|\\angle|\\(?:alpha|beta|gamma|theta|phi)(?![A-Za-z]))"
 )
 _COMMAND = r"\\(?!(?:sin|cos|tan|cot|sec|csc|ln|log)(?![A-Za-z]))[A-Za-z]+(?:_\{?\w+\}?)?'*"
@@ -37,7 +37,7 @@ def chains_agree(text: str, reader: Reader, same: Callable[[Any, Any], bool]) ->
         members = [member.strip() for member in split_top(part, "=")]
         if len(members) == 1:
             continue
-        values = [v for m in members if not _VARIABLE.search(m) and _is_constant(v := _tried(m, reader))]
+        values = [v for m in members if not _VARIABLE.search(m) and is_constant(v := _tried(m, reader))]
         if not all(same(values[0], value) for value in values[1:]):
             return False
     return True
@@ -57,9 +57,9 @@ def _value(part: str, reader: Reader, of_gold: bool) -> str:
     *before, last = (member.strip() for member in split_top(part, "="))
     if not before:
         return part
-    if isinstance(_tried(last, reader), sympy.Symbol) and _is_constant(_tried(before[-1], reader)):
+    if isinstance(_tried(last, reader), sympy.Symbol) and is_constant(_tried(before[-1], reader)):
         before, last = [last, *before[:-1]], before[-1]
-    fits = all(_is_name(member, reader) or _is_constant(_tried(member, reader)) for member in before)
+    fits = all(_is_name(member, reader) or is_constant(_tried(member, reader)) for member in before)
     return last if fits or (not of_gold and _can_be_asked_for(before, reader)) else part
 
 
@@ -84,7 +84,7 @@ def _can_be_asked_for(members: list[str], reader: Reader) -> bool:
     Not an expression in one variable (``2x``), nor one with a constant term (``3x+y+1``): these are equations to solve.
     """
     first, *others = members
-    if not all(_is_constant(_tried(other, reader)) or _VARIABLE.search(other) for other in others):
+    if not all(is_constant(_tried(other, reader)) or _VARIABLE.search(other) for other in others):
         return False
     value = None if _ASKED.search(first) or _APPLIED.search(first) else _tried(first, reader)
     if not isinstance(value, sympy.Expr):
@@ -98,7 +98,3 @@ def _tried(text: str, reader: Reader) -> Any:
         return reader(text)
     except UnreadableError:
         return None
-
-
-def _is_constant(value: Any) -> bool:
-    return isinstance(value, sympy.Expr) and not value.free_symbols

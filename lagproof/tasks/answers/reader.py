@@ -49,6 +49,11 @@ def forbid_code() -> None:
     sympy_parser.eval_expr = refuse
 
 
+def is_constant(value: Any) -> bool:
+    """Whether it is an expression without a symbol."""
+    return isinstance(value, sympy.Expr) and not value.free_symbols
+
+
 def is_complex(text: str) -> bool:
     """Whether symbols beside this stand for complex numbers, since ``i`` or the like is in it."""
     return should_treat_as_complex(text)

@@ -20,7 +20,7 @@ from lagproof.tasks.answers.constants import same_number
 from lagproof.tasks.answers.equations import chains_agree, coordinates, has_equation, without_names
 from lagproof.tasks.answers.judge import Verdict
 from lagproof.tasks.answers.notation import both_signs, is_time, ratio
-from lagproof.tasks.answers.reader import UnreadableError, is_complex, read
+from lagproof.tasks.answers.reader import UnreadableError, is_complex, is_constant, read
 from lagproof.tasks.answers.relations import is_region, region, same_equation, same_relation
 
 _PROBES = ((7, 11), (13, 3))
@@ -93,7 +93,7 @@ def _spelt(named: tuple[str, str]) -> str:
 
 def equal(gold: Any, answer: Any, rounded: bool) -> bool:
     """Whether two expressions are equal: exactly in structure, mathematically in their parts."""
-    if _is_constant(gold) and _is_constant(answer):
+    if is_constant(gold) and is_constant(answer):
         return same_number(gold, answer, rounded=rounded)
     same = partial(equal, rounded=rounded)
     if is_region(gold) or is_region(answer):
@@ -127,10 +127,6 @@ def _members(value: Any) -> Any:
     r"""The set of ``x \in \{1,2\}``; else the value as it is."""
     named = isinstance(value, Eq) and isinstance(value.lhs, sympy.Symbol)
     return value.rhs if named and not isinstance(value.rhs, sympy.Expr) else value
-
-
-def _is_constant(value: Any) -> bool:
-    return isinstance(value, sympy.Expr) and not value.free_symbols
 
 
 def _as_tuple(value: Any) -> Sequence[Any] | None:
@@ -169,7 +165,7 @@ def _algebraically_equal(gold: Any, answer: Any, rounded: bool) -> bool:
     for top, bottom in _PROBES:
         point = [(symbol, sympy.Rational(top + 2 * i, bottom + i)) for i, symbol in enumerate(symbols)]
         values = gold.subs(point), answer.subs(point)
-        if all(map(_is_constant, values)) and not same_number(*values, rounded=rounded):
+        if all(map(is_constant, values)) and not same_number(*values, rounded=rounded):
             return False
     return sympy_symbolic_eq(gold, answer) or (
         not {gold, answer} & set(symbols) and math_verify(gold, answer, timeout_seconds=None, raise_on_error=True)
