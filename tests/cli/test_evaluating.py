@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -253,3 +254,10 @@ def test_ctrl_c_while_it_loads_or_again_within_a_batch_stops_at_once(
     with pytest.raises(InterruptedRunError, match="stopped at once; the same command goes on from the last batch"):
         evaluate(["tiny-dense"], parse_tasks(["arithmetic"]), SETTINGS, tmp_path, Console(file=io.StringIO()))
     assert not list(tmp_path.rglob("*.parquet"))
+
+
+def test_names_of_models_are_folded_and_never_cut() -> None:
+    text = io.StringIO()
+    names = [f"a/checkpoints-of-a-long-name-{end}" for end in "XY"]
+    show(Comparison({"arithmetic": {name: result(t=1.0) for name in names}}, {}), Console(file=text, width=70))
+    assert "\u2026" not in text.getvalue() and re.search("X.*Y", text.getvalue(), re.DOTALL)

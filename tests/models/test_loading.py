@@ -70,6 +70,13 @@ def test_a_folder_without_config(folder: Path) -> None:
         load(folder)
 
 
+def test_the_folder_of_a_run_names_its_checkpoints(tmp_path: Path) -> None:
+    for step in (20, 40):
+        (tmp_path / "checkpoints" / f"step-{step:06d}").mkdir(parents=True)
+    with pytest.raises(InputError, match=r"it is a run: name one of its checkpoints, for example .*step-000040$"):
+        load(tmp_path)
+
+
 def test_a_config_that_is_not_json(folder: Path) -> None:
     (folder / "config.json").write_text("{")
     with pytest.raises(InputError, match="cannot be loaded"):

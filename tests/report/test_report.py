@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import vl_convert
 
+from lagproof.config import Config
 from lagproof.errors import RunDirError
 from lagproof.experiments.comparison import cell_dir, open_or_create, read_comparison
 from lagproof.experiments.grid import from_tree
@@ -263,6 +264,16 @@ def test_runs_from_anywhere_side_by_side(tmp_path: Path, comparison: Path, monke
     assert out == Path("report.html") and out.is_file()
     text = visible(out.read_text(encoding="utf-8"))
     assert "14 runs" in text and "grpo (a)" in text and "grpo (b)" in text and "spo-0.2" in text
+
+
+def test_runs_of_different_tasks_are_not_said_to_have_the_same_prompts(tmp_path: Path) -> None:
+    one, two = make_run(tmp_path / "a", "grpo"), make_run(tmp_path / "b", "grpo")
+    assert "Evaluation on the same prompts" in visible(write([one, two], tmp_path / "x.html").read_text("utf-8"))
+    config = Config.load(two / "config.toml", ["task.name=words"])
+    config.save_toml(two / "config.toml")
+    text = visible(write([one, two], tmp_path / "y.html").read_text("utf-8"))
+    assert "Evaluation on the same prompts" not in text
+    assert "heights do not compare" in text and "accuracies do not compare" in text
 
 
 def test_what_is_no_run_is_refused(tmp_path: Path) -> None:

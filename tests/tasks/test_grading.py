@@ -178,6 +178,7 @@ RIGHT = [
     (r"\ln 2", box(r"\log_e 2")),
     ("1/3", box("0.(3)")),
     ("1", box(r"e^{i\pi/3}+e^{-i\pi/3}")),
+    ("2", box(r"2+i(\sqrt2+\sqrt3-\sqrt{5+2\sqrt6})")),
     (r"\sin 1", box(r"\frac{e^{i}-e^{-i}}{2i}")),
     (r"\lg 100", box("2")),
     ("2", box(r"2\pmod{5}")),
@@ -285,6 +286,7 @@ WRONG = [
     (r"(2+\sqrt3)^{100}+(2-\sqrt3)^{100}", box(r"(2+\sqrt3)^{100}"), "wrong"),
     ("1-e^{-200}", box("1"), "wrong"),
     ("2", box(r"e^{i\pi/3}+e^{-i\pi/3}"), "wrong"),
+    ("1", box(r"2+i(\sqrt2+\sqrt3-\sqrt{5+2\sqrt6})"), "wrong"),  # one part is 0 without showing it
     (r"\sin 2", box(r"\frac{e^{i}-e^{-i}}{2i}"), "wrong"),
     # words that make a number another one
     ("5", box(r"5\text{ million}"), "wrong"),
