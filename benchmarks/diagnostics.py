@@ -21,10 +21,10 @@ import lagproof as lp
 from benchmarks.harness import compare
 from lagproof.data.distribution import quantiles
 from lagproof.data.metrics import values
-from lagproof.diagnostics.age import ages
-from lagproof.diagnostics.balance import balance
-from lagproof.diagnostics.mismatch import Applied, mismatch_metrics
-from lagproof.rules.reduction import ResponseMean
+from lagproof.metrics.age import ages
+from lagproof.metrics.balance import balance
+from lagproof.metrics.mismatch import Applied, mismatch_metrics
+from lagproof.objectives.reduction import ResponseMean
 
 WANTED = [0.5, 0.9, 0.99, 0.999, 1.0]
 
@@ -91,7 +91,7 @@ def of_a_dump(num_tokens: int = 10_000_000, length: int = 1000) -> None:
             code = f"""
 import sys
 from pathlib import Path
-from lagproof.diagnostics.commands import {command}
+from lagproof.cli.commands import {command}
 sys.exit({command}(Path({str(path)!r}), as_json=True))
 """
             began, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime

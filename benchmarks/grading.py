@@ -7,8 +7,8 @@ import time
 
 import numpy as np
 
-from lagproof.tasks.answers.pool import Limits
-from lagproof.tasks.grading import Grader
+from lagproof.grading.grader import Grader
+from lagproof.grading.pool import Limits
 
 Pairs = list[tuple[str, str]]
 TARGET_PER_S = 200

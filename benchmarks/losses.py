@@ -32,5 +32,5 @@ def main() -> None:
         return run
 
     for title, mask in (("no padding", full), ("ragged, half of it padding", ragged)):
-        rows = {"four-line PPO": four_lines} | {e.name: ours(e.name, mask) for e in lp.objectives()}
+        rows = {"four-line PPO": four_lines} | {e.name: ours(e.name, mask) for e in lp.OBJECTIVES.values()}
         compare(f"loss, forward and backward, [{B}, {T}], {title}", rows)

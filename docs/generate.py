@@ -37,7 +37,7 @@ batch.
 def page() -> str:
     """The whole page."""
     parts = [HEAD]
-    for entry in lp.objectives():
+    for entry in lp.OBJECTIVES.values():
         options = ", ".join(f"`{k}` = {'none' if v is None else v}" for k, v in entry.options.items()) or "none"
         needs = "policy and sampler log-probabilities" if entry.needs_sampler_logp else "policy log-probabilities only"
         parts.append(

@@ -14,28 +14,29 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from lagproof.config import Config
     from lagproof.data.tokens import Counts, TokenBatch
-    from lagproof.diagnostics.doctor import diagnose
-    from lagproof.diagnostics.mismatch import mismatch
+    from lagproof.dumps.doctor import diagnose
     from lagproof.errors import LagproofError
     from lagproof.functional import loss
-    from lagproof.rules import Weighting, objective, objectives
+    from lagproof.metrics.mismatch import mismatch
+    from lagproof.objectives import OBJECTIVES, Weighting, objective
     from lagproof.runtime.train import train
 
 _WHERE = {
+    "OBJECTIVES": "lagproof.objectives",
     "Config": "lagproof.config",
     "Counts": "lagproof.data.tokens",
     "LagproofError": "lagproof.errors",
     "TokenBatch": "lagproof.data.tokens",
-    "Weighting": "lagproof.rules",
-    "diagnose": "lagproof.diagnostics.doctor",
+    "Weighting": "lagproof.objectives",
+    "diagnose": "lagproof.dumps.doctor",
     "loss": "lagproof.functional",
-    "mismatch": "lagproof.diagnostics.mismatch",
-    "objective": "lagproof.rules",
-    "objectives": "lagproof.rules",
+    "mismatch": "lagproof.metrics.mismatch",
+    "objective": "lagproof.objectives",
     "train": "lagproof.runtime.train",
 }
 
 __all__ = [
+    "OBJECTIVES",
     "Config",
     "Counts",
     "LagproofError",
@@ -45,7 +46,6 @@ __all__ = [
     "loss",
     "mismatch",
     "objective",
-    "objectives",
     "train",
 ]
 

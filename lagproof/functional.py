@@ -9,9 +9,9 @@ from torch import Tensor
 
 from lagproof.data.tokens import Counts, TokenBatch
 from lagproof.errors import ConfigError, InputError
-from lagproof.rules import objective
-from lagproof.rules.reduction import Reduction, TokenMean
-from lagproof.rules.reduction import reduction as reduction_by_name
+from lagproof.objectives import objective
+from lagproof.objectives.reduction import Reduction, TokenMean
+from lagproof.objectives.reduction import reduction as reduction_by_name
 
 
 def loss(
@@ -31,7 +31,7 @@ def loss(
     """The loss of an objective, minimised, and its numbers.
 
     Args:
-        name: a name of ``lp.objectives()``.
+        name: a name of ``lp.OBJECTIVES.values()``.
         policy_logp: log pi(a_t), nats, with a graph: ``[B, T]`` with ``mask``, or flat ``[N]`` with ``response``.
         advantage: reward units: ``[B]``, ``[B, T]`` or ``[N]``. NaN marks a response without a reward.
         mask: ``[B, T]`` bool, True on response tokens; what lies elsewhere is never read.

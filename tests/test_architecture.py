@@ -16,16 +16,20 @@ ORDER = [
     {"report"},
     {"experiments"},
     {"runtime"},
-    {"learner", "rollout", "sync"},
+    {"dumps"},
+    {"learner", "rollout"},
     {"evaluation"},
     {"tasks"},
+    {"grading"},
     {"models"},
-    {"diagnostics"},
+    {"runs"},
+    {"monitor"},
+    {"metrics"},
     {"functional"},
-    {"rules"},
+    {"objectives"},
     {"data"},
     {"tensors"},
-    {"config", "seeds"},
+    {"config"},
     {"errors"},
 ]
 LEVEL = {room: level for level, rooms in enumerate(ORDER) for room in rooms}
@@ -35,6 +39,7 @@ NO_TORCH = [
     "lagproof.errors",
     "lagproof.data.samples",
     "lagproof.data.metrics",
+    "lagproof.grading",
     "lagproof.tasks",
 ]
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from lagproof.config import AlarmConfig
-from lagproof.diagnostics.alarm import Alarm, Severity, alarms
 from lagproof.experiments.comparison import read_comparison
+from lagproof.monitor.alarm import Alarm, Severity, alarms
 
 CALIBRATION, JUDGED = (0, 1), (2, 3, 4)
 COLLAPSING = [(name, lag) for name in ("naive", "gpg") for lag in (8, 16)]

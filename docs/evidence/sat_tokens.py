@@ -22,12 +22,12 @@ import torch
 from torch import Tensor
 
 import lagproof as lp
-from lagproof.data.record import groups as read_groups
 from lagproof.learner.batching import Trainee, cut
 from lagproof.models.layout import layout
 from lagproof.models.loading import load
 from lagproof.models.logprobs import response_logprobs, row_cost
-from lagproof.rules.base import Objective
+from lagproof.objectives.base import Objective
+from lagproof.runs.rollouts import groups as read_groups
 
 LAGS = (1, 8)
 PAIRS = (("grpo", "sat-grpo", 0.2), ("gspo", "sat-gspo", 0.1))

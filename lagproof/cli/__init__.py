@@ -91,7 +91,7 @@ def train(
     ] = None,
 ) -> None:
     from lagproof.cli.progress import display
-    from lagproof.runtime.run_dir import RunDir
+    from lagproof.runs.run_dir import RunDir
 
     if resume is not None and (config is not None or set_):
         raise ConfigError("--resume takes everything from the run directory: leave CONFIG and --set out")
@@ -187,7 +187,7 @@ def grade(
     gold_column: Annotated[str, typer.Option(help="a dotted path")] = "gold",
 ) -> None:
     from lagproof.cli.grading import grade as run
-    from lagproof.tasks.answers.pool import Limits
+    from lagproof.grading.pool import Limits
 
     run(file, out, form, Limits(limit_s, memory_mib, graders), (answer_column, gold_column))
 
@@ -207,7 +207,7 @@ def doctor(
     map_: MapOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    from lagproof.diagnostics.commands import run_doctor
+    from lagproof.cli.commands import run_doctor
 
     raise typer.Exit(run_doctor(path, _mapping(map_), as_json=as_json))
 

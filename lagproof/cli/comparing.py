@@ -7,8 +7,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from lagproof.diagnostics.commands import run_whatif
-from lagproof.diagnostics.whatif import WhatIf
+from lagproof.cli.commands import run_whatif
+from lagproof.dumps.whatif import WhatIf
 
 
 def compare_objectives(

@@ -9,9 +9,9 @@ from pathlib import Path
 from rich.console import Console
 
 from lagproof.errors import ConfigError
-from lagproof.tasks.answers.extract import Form
-from lagproof.tasks.answers.pool import Limits
-from lagproof.tasks.grade_file import grade_file
+from lagproof.grading.extract import Form
+from lagproof.grading.files import grade_file
+from lagproof.grading.pool import Limits
 
 LINE_EVERY_S = 30.0
 """Longest silence in a file while answers are graded."""

@@ -9,13 +9,14 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from lagproof import rules, tasks
+from lagproof import objectives as rules
+from lagproof import tasks
 
 
 def show_objectives(console: Console) -> None:
     """Every objective with its options."""
     table = Table("name", "options", "needs", "what it protects against", box=box.SIMPLE)
-    for e in rules.objectives():
+    for e in rules.OBJECTIVES.values():
         options = " ".join(f"{k}={'-' if v is None else v}" for k, v in e.options.items())
         table.add_row(e.name, options, "sampler" if e.needs_sampler_logp else "policy", e.summary)
     console.print(table)
@@ -28,7 +29,7 @@ def show_objective(name: str) -> None:
         UnknownNameError: no such objective.
     """
     rules.defaults(name)
-    print(next(entry.doc for entry in rules.objectives() if entry.name == name))
+    print(next(entry.doc for entry in rules.OBJECTIVES.values() if entry.name == name))
 
 
 def show_tasks(console: Console) -> None:

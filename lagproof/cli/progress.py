@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from lagproof.diagnostics.alarm import Alarm
+from lagproof.monitor.alarm import Alarm
 
 LINES = 20
 """Lines of steps in a file, besides those of evaluations."""

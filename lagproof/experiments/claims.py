@@ -33,8 +33,8 @@ from typing import Any
 
 from lagproof.errors import ConfigError, UnknownNameError
 from lagproof.experiments.lags import THRESHOLD, LagName
-from lagproof.experiments.rundata import RunData
 from lagproof.experiments.statistics import NUMBERS, RunSummary, paired
+from lagproof.runs.reading import RunData
 
 
 class Kind(StrEnum):

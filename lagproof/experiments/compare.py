@@ -17,8 +17,8 @@ from lagproof.experiments.comparison import Comparison, cell_dir, open_or_create
 from lagproof.experiments.grid import Cell, Grid
 from lagproof.experiments.pool import TRAIN, Outcome, run_jobs
 from lagproof.experiments.progress import watching
-from lagproof.experiments.rundata import is_run
 from lagproof.experiments.worker import Ending, Job
+from lagproof.runs.reading import is_run
 
 INTERRUPTED = 130
 

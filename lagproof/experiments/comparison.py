@@ -11,8 +11,8 @@ from lagproof.errors import RunDirError
 from lagproof.experiments.claims import Claim, Judged, judge
 from lagproof.experiments.grid import Cell, Grid, from_tree
 from lagproof.experiments.lags import rank
-from lagproof.experiments.rundata import RunData, is_run, read_run
 from lagproof.experiments.statistics import CellSummary, Difference, RunSummary, over_seeds, paired, summarise
+from lagproof.runs.reading import RunData, is_run, read_run
 
 GRID_FILE = "compare.toml"
 MAX_NAMED = 4

@@ -290,7 +290,7 @@ def _threshold(item: Mapping[str, Any], key: str) -> str:
 
 def _check_names(grid: Grid) -> None:
     """Fail before the first run, not in it."""
-    from lagproof.rules import objective  # here: reading a finished comparison needs no torch
+    from lagproof.objectives import objective  # here: reading a finished comparison needs no torch
 
     for entry in grid.entries:
         objective(entry.name, **entry.options)

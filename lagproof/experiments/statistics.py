@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from lagproof.experiments.lags import LagName
-from lagproof.experiments.rundata import RunData
+from lagproof.runs.reading import RunData
 
 ACCURACY = "eval/accuracy"
 SECOND_HALF = {

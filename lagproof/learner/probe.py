@@ -13,8 +13,8 @@ from transformers import PreTrainedModel
 from lagproof.data.metrics import Metric
 from lagproof.data.samples import Group
 from lagproof.data.tokens import TokenBatch
-from lagproof.diagnostics.attribution import attribution, links
 from lagproof.learner.batching import Trainee, cut
+from lagproof.metrics.attribution import attribution, links
 from lagproof.models.layout import Layout, layout
 from lagproof.models.logprobs import response_logprobs, row_cost
 
@@ -29,7 +29,7 @@ def probe(
     responses: int,
     budget_tokens: int,
 ) -> dict[str, Metric]:
-    """Split the log-ratios of the first responses of a batch; see :mod:`lagproof.diagnostics.attribution`.
+    """Split the log-ratios of the first responses of a batch; see :mod:`lagproof.metrics.attribution`.
 
     Args:
         model: whose forward is used; its own weights are not.

@@ -15,14 +15,14 @@ from lagproof.config import LearnerConfig
 from lagproof.data.metrics import Mean, Metric, Sum, merge
 from lagproof.data.samples import Group
 from lagproof.data.tokens import Counts, TokenBatch
-from lagproof.diagnostics.age import ages
-from lagproof.diagnostics.balance import balance
-from lagproof.diagnostics.mismatch import Applied, mismatch_metrics
 from lagproof.learner.batching import MicroBatch, Trainee, cut
+from lagproof.metrics.age import ages
+from lagproof.metrics.balance import balance
+from lagproof.metrics.mismatch import Applied, mismatch_metrics
 from lagproof.models.layout import Layout, layout
 from lagproof.models.logprobs import response_logprobs, row_cost
-from lagproof.rules import Objective, Scope
-from lagproof.rules.reduction import Reduction
+from lagproof.objectives import Objective, Scope
+from lagproof.objectives.reduction import Reduction
 from lagproof.tensors.advantage import Advantage, is_tied
 
 

@@ -20,11 +20,11 @@ from lagproof.experiments.comparison import (
     read_comparison,
 )
 from lagproof.experiments.lags import LagName, in_order
-from lagproof.experiments.rundata import RunData, read_run
 from lagproof.experiments.statistics import COLLAPSE_RULE, summarise, verdicts
 from lagproof.experiments.tables import machine
 from lagproof.report import colours, figures, html_tables, single
 from lagproof.report.page import Page, alarm_list, save
+from lagproof.runs.reading import RunData, read_run
 
 FILE = "report.html"
 MAX_CONFIGS = 12
@@ -82,7 +82,7 @@ def write_report(runs: Sequence[RunData], path: Path, title: str | None = None, 
     """Write the page of one run, or of several side by side.
 
     Args:
-        runs: see :func:`lagproof.experiments.rundata.read_run`; several have labels that tell them apart.
+        runs: see :func:`lagproof.runs.reading.read_run`; several have labels that tell them apart.
         path: the file.
         title: heading; made from the runs if absent.
         command: what made the data, for a shell.

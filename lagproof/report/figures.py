@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from lagproof.diagnostics.tail import Tail
 from lagproof.experiments.comparison import Findings
 from lagproof.experiments.lags import LagName, in_order
-from lagproof.experiments.rundata import RunData
+from lagproof.metrics.tail import Tail
 from lagproof.report import charts, colours
 from lagproof.report.page import Figure, Panel
 from lagproof.report.series import Curve, Curves, curves
 from lagproof.report.survival import survival
 from lagproof.report.tails import tail
+from lagproof.runs.reading import RunData
 
 Keys = Mapping[str, int]
 MAX_AGE_POINTS = 1000

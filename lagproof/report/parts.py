@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from lagproof.experiments.rundata import RunData
+from lagproof.runs.reading import RunData
 
 MAX_POINTS = 100
 MAX_COLUMNS = 80

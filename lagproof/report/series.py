@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lagproof.experiments.lags import LagName
-from lagproof.experiments.rundata import RunData
+from lagproof.runs.reading import RunData
 
 MAX_POINTS = 12_000
 """Points of one figure at most, all its curves together; keeps a page of many runs below 2 MB."""

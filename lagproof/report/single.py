@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from lagproof.experiments.rundata import RunData
 from lagproof.report import areas, charts, parts
 from lagproof.report.figures import D_BAR, age_figure, read_tails, tail_figure
 from lagproof.report.page import Figure, Panel
 from lagproof.report.series import curves, joined
+from lagproof.runs.reading import RunData
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from lagproof.diagnostics.tail import Tail, merged
-from lagproof.experiments.rundata import RunData
+from lagproof.metrics.tail import Tail, merged
+from lagproof.runs.reading import RunData
 
 COLUMNS = ("step", "policy_logp", "sampler_logp")
 

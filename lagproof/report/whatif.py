@@ -8,17 +8,17 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 
-from lagproof.diagnostics.bins import bands
-from lagproof.diagnostics.findings import HIGH, LOW, limits
-from lagproof.diagnostics.tail import Tail
-from lagproof.diagnostics.whatif import Comparison, WhatIf
-from lagproof.diagnostics.words import percent, verdicts
+from lagproof.dumps.findings import HIGH, LOW, limits
+from lagproof.dumps.whatif import Comparison, WhatIf
+from lagproof.dumps.words import percent, verdicts
+from lagproof.metrics.bins import bands
+from lagproof.metrics.tail import Tail
+from lagproof.objectives.clip import Clip, Level
 from lagproof.report import bars, charts, colours
 from lagproof.report.build import footer
 from lagproof.report.html_tables import row, table
 from lagproof.report.page import Figure, Page, Panel, save
 from lagproof.report.survival import Mark, survival
-from lagproof.rules.clip import Clip, Level
 
 MAX_BANDS = 8
 TAIL_RANGE = 1e-5
@@ -36,7 +36,7 @@ def write_whatif(found: WhatIf, out: Path, *, command: str | None = None) -> Pat
     """Write the page of a comparison of objectives on the same tokens.
 
     Args:
-        found: see :func:`lagproof.diagnostics.whatif.whatif`.
+        found: see :func:`lagproof.dumps.whatif.whatif`.
         out: the file.
         command: what made it, for a shell.
 

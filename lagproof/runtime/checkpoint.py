@@ -22,11 +22,11 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from lagproof.data import record
 from lagproof.data.samples import Group
 from lagproof.errors import CheckpointError
 from lagproof.models.loading import save as save_model
-from lagproof.runtime.run_dir import write_parquet, writing
+from lagproof.runs import rollouts as record
+from lagproof.runs.run_dir import write_parquet, writing
 
 MANIFEST = "run/manifest.json"
 

@@ -11,18 +11,20 @@ import numpy as np
 from torch import Tensor
 
 from lagproof.config import Config
-from lagproof.data import record
 from lagproof.data.metrics import values
 from lagproof.data.samples import Group, Sample
-from lagproof.diagnostics.alarm import Alarm, Monitor
-from lagproof.diagnostics.responses import by_task, reasons, responses
+from lagproof.data.streams import Purpose, stream
 from lagproof.errors import InterruptedRunError
 from lagproof.learner.probe import probe
 from lagproof.learner.step import Learner, Outcome, StepResult
+from lagproof.metrics.responses import by_task, reasons, responses
 from lagproof.models.loading import Loaded, encode
+from lagproof.monitor.alarm import Alarm, Monitor
 from lagproof.rollout.engine import Engine, Request, Sampling
+from lagproof.runs import rollouts as record
+from lagproof.runs.run_dir import RunDir, finite
 from lagproof.runtime import checkpoint
-from lagproof.runtime.run_dir import RunDir, finite
+from lagproof.runtime.publication import MemoryChannel
 from lagproof.runtime.schedule import (
     Begin,
     Command,
@@ -40,8 +42,6 @@ from lagproof.runtime.schedule import (
     WorkerJoined,
 )
 from lagproof.runtime.watch import Watch
-from lagproof.seeds import Purpose, stream
-from lagproof.sync.memory import MemoryChannel
 from lagproof.tasks.order import position
 from lagproof.tasks.task import Answer, Grade, Problem, Task
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lagproof.config import Config
 from lagproof.errors import RunStoppedError
-from lagproof.runtime.run_dir import RunDir
+from lagproof.runs.run_dir import RunDir
 from lagproof.runtime.schedule import Stop
 
 

@@ -9,24 +9,25 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from lagproof import rules, tasks
+from lagproof import objectives as rules
+from lagproof import tasks
 from lagproof.config import Config, Named, ScheduleConfig
 from lagproof.data.samples import Sample
-from lagproof.diagnostics.alarm import Alarm, Monitor
 from lagproof.errors import CheckpointError, ConfigError, InputError, RunDirError
 from lagproof.evaluation.evaluate import Ask, eval_problems, evaluate_task
 from lagproof.learner.step import Learner, Recipe
 from lagproof.models.loading import Loaded, encode, load
+from lagproof.monitor.alarm import Alarm, Monitor
+from lagproof.objectives.reduction import reduction
 from lagproof.rollout.engine import Request, Sampling
 from lagproof.rollout.hf import HFEngine
-from lagproof.rules.reduction import reduction
+from lagproof.runs.run_dir import RunDir
 from lagproof.runtime import checkpoint
 from lagproof.runtime.inline import InlineRun, Rooms, Row
 from lagproof.runtime.interrupt import interruptible
 from lagproof.runtime.outcome import Result, finish, finished
-from lagproof.runtime.run_dir import RunDir
+from lagproof.runtime.publication import MemoryChannel
 from lagproof.runtime.schedule import Admission, Limits, Periodic, Plan, Scheduler, Threshold
-from lagproof.sync.memory import MemoryChannel
 from lagproof.tasks.task import Task
 from lagproof.tensors.advantage import ADVANTAGES
 

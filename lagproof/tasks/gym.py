@@ -19,8 +19,8 @@ from functools import lru_cache
 from typing import Any
 
 from lagproof.errors import ConfigError, InputError, UnknownNameError
-from lagproof.tasks.answers.extract import extract
-from lagproof.tasks.answers.pool import FAILED, TIMED_OUT, Pool
+from lagproof.grading.extract import extract
+from lagproof.grading.pool import FAILED, TIMED_OUT, Pool
 from lagproof.tasks.math import PromptOptions
 from lagproof.tasks.notices import Notices
 from lagproof.tasks.order import check_seed

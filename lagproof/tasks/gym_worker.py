@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from lagproof.tasks.answers.worker import serve
+from lagproof.grading.worker import serve
 from lagproof.tasks.gym import dataset, item, score
 
 _HARMLESS = (

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from lagproof.errors import ConfigError, InputError
-from lagproof.tasks.answers.extract import Form
-from lagproof.tasks.answers.pool import Limits
+from lagproof.grading.extract import Form
+from lagproof.grading.grader import Grader
+from lagproof.grading.pool import Limits
 from lagproof.tasks.files import Source, has_split, rows
-from lagproof.tasks.grading import Grader
 from lagproof.tasks.order import check_seed
 from lagproof.tasks.prompts import Prompting
 from lagproof.tasks.schemas import SCHEMAS, Columns, Item, Schema, digest, items, unique_column

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from lagproof.errors import ConfigError
-from lagproof.tasks.answers.extract import Form
+from lagproof.grading.extract import Form
 from lagproof.tasks.words import word_problem
 
 INSTRUCTIONS = {

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lagproof.errors import InputError
-from lagproof.tasks.answers.extract import last_box
+from lagproof.grading.extract import last_box
 from lagproof.tasks.files import Row, at, has
 
 QUESTIONS = ("problem", "question", "Problem", "Question", "prompt", "query")

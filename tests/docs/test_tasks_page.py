@@ -20,20 +20,20 @@ from lagproof import tasks
 from lagproof.cli import app
 from lagproof.config import Config, parse_override
 from lagproof.data.samples import Finish, Group, Sample
-from lagproof.diagnostics.responses import by_task
 from lagproof.errors import InputError
 from lagproof.evaluation.estimates import bootstrap
 from lagproof.evaluation.result import Difference, EvalResult, ProblemResult, Response
 from lagproof.evaluation.run import Settings, parse_tasks
 from lagproof.evaluation.store import SCHEMA
+from lagproof.grading.constants import MAX_RESULT_DIGITS
+from lagproof.grading.extract import MAX_CHARS, Form
+from lagproof.grading.grader import Grader, reward
+from lagproof.grading.judge import MAX_DEPTH, Verdict
+from lagproof.grading.pool import Limits
+from lagproof.grading.votes import answer_key
+from lagproof.metrics.responses import by_task
 from lagproof.tasks import files, gym, prompts, schemas
-from lagproof.tasks.answers.constants import MAX_RESULT_DIGITS
-from lagproof.tasks.answers.extract import MAX_CHARS, Form
-from lagproof.tasks.answers.judge import MAX_DEPTH, Verdict
-from lagproof.tasks.answers.pool import Limits
-from lagproof.tasks.answers.votes import answer_key
 from lagproof.tasks.arithmetic import ArithmeticOptions, ArithmeticTask
-from lagproof.tasks.grading import Grader, reward
 from lagproof.tasks.math import DataOptions, PromptOptions, WordOptions
 from lagproof.tasks.mixture import RESERVED, MixtureOptions, parts_of
 from lagproof.tasks.task import Answer

@@ -14,9 +14,9 @@ from lagproof.errors import ConfigError, UnknownNameError
 from lagproof.experiments.claims import Verdict, judge, parse
 from lagproof.experiments.comparison import Comparison
 from lagproof.experiments.grid import from_tree, load
-from lagproof.experiments.rundata import RunData
 from lagproof.experiments.statistics import summarise
 from lagproof.experiments.tables import save, show
+from lagproof.runs.reading import RunData
 
 HOLDS, FAILS, UNDECIDED = Verdict.HOLDS, Verdict.FAILS, Verdict.UNDECIDED
 FATE: dict[str, Any] = {"text": "t", "kind": "collapses", "entries": ["a"], "lags": [8]}

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lagproof.experiments.rundata import RunData
 from lagproof.experiments.statistics import (
     RunSummary,
     bootstrap_interval,
@@ -21,6 +20,7 @@ from lagproof.experiments.statistics import (
     summarise,
     verdicts,
 )
+from lagproof.runs.reading import RunData
 
 
 def run(rows: list[dict[str, Any]], steps: int = 4, label: str = "grpo", lag: int = 1, seed: int = 0) -> RunData:

@@ -16,7 +16,7 @@ from lagproof.learner.batching import Trainee, cut
 from lagproof.learner.step import Learner, Outcome, Recipe
 from lagproof.models.layout import RowCost, input_tokens
 from lagproof.models.loading import load
-from lagproof.rules.reduction import reduction
+from lagproof.objectives.reduction import reduction
 from lagproof.tensors.advantage import ADVANTAGES
 
 

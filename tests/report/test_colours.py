@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from lagproof.objectives import TABLE
 from lagproof.report.colours import DARK, LIGHT, NUM_COLOURS, NUM_HEAT, assign, colour, dash
-from lagproof.rules import TABLE
 
 # Machado, Oliveira and Fernandes 2009, severity 1
 VISION = {

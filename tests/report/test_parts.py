@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from lagproof.experiments.rundata import RunData
 from lagproof.report.areas import heat, stacked
 from lagproof.report.parts import MAX_COLUMNS, MAX_POINTS, Stack, d_bar_by_age, mass_by_age, sources, time_spent
+from lagproof.runs.reading import RunData
 
 
 def run(*rows: dict[str, Any]) -> RunData:

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lagproof.experiments.rundata import RunData
 from lagproof.report.series import MAX_CURVE_POINTS, MAX_POINTS, curves, joined, thinned
+from lagproof.runs.reading import RunData
 
 
 def run(values: dict[int, float], label: str = "grpo", seed: int = 0, lag: int = 1) -> RunData:

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lagproof.diagnostics.tail import EDGES, Tail
-from lagproof.experiments.rundata import RunData
+from lagproof.metrics.tail import EDGES, Tail
 from lagproof.report.tails import tail
+from lagproof.runs.reading import RunData
 
 
 def run(path: Path, rows: list[dict[str, Any]], steps: int = 2, name: str = "step-000002.parquet") -> RunData:

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 import vl_convert
 
-from lagproof.diagnostics.whatif import WhatIf, whatif
-from lagproof.diagnostics.words import verdicts
+from lagproof.dumps.whatif import WhatIf, whatif
+from lagproof.dumps.words import verdicts
 from lagproof.errors import RunDirError
 from lagproof.report import write_whatif
 from lagproof.report.bars import LONGEST, domain_of

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from lagproof.config import Config
-from lagproof.diagnostics.alarm import alarms
 from lagproof.errors import InterruptedRunError
+from lagproof.monitor.alarm import alarms
 from lagproof.runtime import train as train_module
 from lagproof.runtime.train import train
 

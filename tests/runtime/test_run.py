@@ -32,7 +32,7 @@ from lagproof.errors import (
     RunStoppedError,
     UnknownNameError,
 )
-from lagproof.runtime import run_dir as run_dir_module
+from lagproof.runs import run_dir as run_dir_module
 from lagproof.runtime import train as train_module
 from lagproof.runtime.schedule import Periodic, ages
 from lagproof.runtime.train import train

@@ -1,0 +1,1 @@
+"""Anybody's rollouts as token batches, and what can be said of them: ``doctor`` and ``whatif``."""

@@ -1,0 +1,99 @@
+"""Which objectives ``whatif`` compares, each with the advantage and the reduction that make its weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from lagproof import objectives as rules
+from lagproof.config import Config, Named, from_dict, parse_override, read_toml
+from lagproof.data.tokens import TokenBatch
+from lagproof.dumps.dump import Batch, Dump
+from lagproof.objectives import Objective
+from lagproof.objectives.reduction import Reduction, reduction
+from lagproof.tensors.advantage import ADVANTAGES
+
+DEFAULT_PRESENT = "grpo"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """An objective with everything that makes its weights.
+
+    Attributes:
+        label: what it is called in tables: its name, with the options that were given.
+        advantage: ``recorded``, or the name of the one that is computed from the rewards.
+        max_tokens: the fixed length of the reduction ``constant``.
+    """
+
+    label: str
+    objective: Objective
+    advantage: str
+    reduction: str
+    max_tokens: int | None = None
+
+    @property
+    def how(self) -> Reduction:
+        return reduction(self.reduction, self.max_tokens)
+
+    def tokens(self, batch: Batch) -> TokenBatch:
+        """The tokens with the advantage that this objective brings."""
+        if self.advantage not in ADVANTAGES:
+            return batch.tokens
+        assert batch.reward is not None and batch.tokens.group is not None
+        advantage = ADVANTAGES[self.advantage](batch.reward, batch.tokens.group)
+        return replace(batch.tokens, advantage=advantage.float()[batch.tokens.response])
+
+
+def parse(text: str) -> Objective:
+    """``name`` or ``name:option=value:option=value``; values as in TOML."""
+    name, *options = text.split(":")
+    return rules.objective(name, **dict(parse_override(option) for option in options))
+
+
+def present_choice(path: Path, name: str | None) -> Choice:
+    """What the others are compared with: the run's own objective, for a dump ``grpo``, unless one is named."""
+    file = path / "config.toml"
+    if name is None and file.is_file():
+        config = from_dict(Config, read_toml(file))
+        objective = rules.objective(config.objective.name, **config.objective.options)
+        learner = config.learner
+        how = objective.default_reduction if learner.reduction == "auto" else learner.reduction
+        advantage = objective.default_advantage if learner.advantage == "auto" else learner.advantage
+        kept = "recorded" if advantage == objective.default_advantage else "recorded, as set"
+        return Choice(_label(config.objective), objective, kept, how, config.rollout.max_tokens)
+    label = name or DEFAULT_PRESENT
+    objective = parse(label)
+    return Choice(label, objective, "recorded", objective.default_reduction)
+
+
+def _label(named: Named) -> str:
+    """As :func:`parse` reads it, with the options that are not the default ones."""
+    usual = rules.defaults(named.name)
+    given = (
+        f":{key}={str(value).lower() if isinstance(value, bool) else value}"
+        for key, value in named.options.items()
+        if value != usual.get(key)
+    )
+    return named.name + "".join(given)
+
+
+def beside(text: str, now: Choice) -> Choice:
+    """An objective beside the present one: its own advantage and reduction, unless the run had set them itself."""
+    objective = parse(text)
+    own = now.objective
+    how = objective.default_reduction if now.reduction == own.default_reduction else now.reduction
+    same = objective.default_advantage == own.default_advantage or now.advantage == "recorded, as set"
+    return Choice(text, objective, "recorded" if same else objective.default_advantage, how, now.max_tokens)
+
+
+def with_rewards(choice: Choice, dump: Dump, notes: list[str]) -> Choice:
+    """The recorded advantages where others cannot be computed."""
+    has = all(batch.reward is not None and batch.tokens.group is not None for batch in dump.batches)
+    if choice.advantage in ADVANTAGES and not has:
+        notes.append(
+            f"{choice.label} brings the advantage {choice.advantage}, which needs the rewards of groups: "
+            "the recorded one was used"
+        )
+        return replace(choice, advantage="recorded")
+    return choice

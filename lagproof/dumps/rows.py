@@ -1,0 +1,137 @@
+"""The history that a verdict is made from: the rows of a run of ours, or rows made from a dump."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lagproof.config import AlarmConfig, Config, from_dict, read_toml
+from lagproof.data.metrics import Mean, Metric, merge, values
+from lagproof.dumps.dump import Batch, Dump
+from lagproof.errors import ConfigError, InputError
+from lagproof.metrics.age import ages
+from lagproof.metrics.balance import balance
+from lagproof.metrics.mismatch import mismatch_metrics
+from lagproof.tensors.advantage import is_tied
+
+
+@dataclass(frozen=True)
+class Record:
+    """A history, whatever it was read from.
+
+    Attributes:
+        rows: as in ``metrics.jsonl``, one a batch that was trained or given up.
+        alarm: the thresholds it is judged by.
+        objective: name of the run's objective, if it is known.
+        pooled: metrics over all of it as one, where they can be had exactly (a dump); else empty.
+        knows_learner: whether tokens of age 0 were sampled by the very policy that was trained.
+        notes: what a reader should know.
+        stopped: why a run of ours was given up, if it was.
+    """
+
+    rows: Sequence[Mapping[str, Any]]
+    alarm: AlarmConfig
+    objective: str | None = None
+    pooled: Mapping[str, float] = field(default_factory=dict[str, float])
+    knows_learner: bool = True
+    notes: Sequence[str] = ()
+    stopped: str | None = None
+
+
+def is_run(path: Path) -> bool:
+    """Whether ``path`` is a run directory of ours that has a history."""
+    return path.is_dir() and (path / "metrics.jsonl").is_file()
+
+
+def of_run(path: Path) -> Record:
+    """The history of a run directory, also of one that is still running or was killed.
+
+    Raises:
+        InputError: a damaged ``metrics.jsonl``, or one without a training step.
+    """
+    rows, notes = read_rows(path / "metrics.jsonl")
+    rows = [row for row in rows if row["step"] > 0 or "outcome" in row]  # not the evaluation before the first step
+    stopped, unfinished = _ending(path / "result.json")
+    tied = sum(row.get("outcome") == "tied" for row in rows)
+    if len(rows) == tied and stopped is None:
+        without = f" ({tied} batches had no signal, and made none)" if tied else ""
+        raise InputError(f"{path}: no training step is recorded yet{without}: nothing to judge")
+    config = None
+    try:
+        config = from_dict(Config, read_toml(path / "config.toml"))
+    except ConfigError as error:
+        notes.append(f"its configuration cannot be read ({error}): judged by the default thresholds")
+    notes += unfinished
+    if config is None:
+        return Record(rows, AlarmConfig(), notes=notes, stopped=stopped)
+    return Record(rows, config.alarm, config.objective.name, notes=notes, stopped=stopped)
+
+
+def _ending(path: Path) -> tuple[str | None, list[str]]:
+    """Why a run was given up, and what is to be noted of its ``result.json``."""
+    if not path.is_file():
+        return None, ["the run has not finished (it has no result.json)"]
+    try:
+        result = json.loads(path.read_text(encoding="utf-8", errors="replace"))
+        return (None if result["success"] else str(result.get("detail") or result["reason"])), []
+    except (json.JSONDecodeError, TypeError, KeyError):
+        return None, [f"{path.name} cannot be read: the run counts as unfinished"]
+
+
+def read_rows(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
+    """The rows of a ``metrics.jsonl`` and what was noticed; a last line that is cut off is left out.
+
+    Raises:
+        InputError: a line that is no JSON object with a step; names it.
+    """
+    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+    rows: list[dict[str, Any]] = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            if not any(rest.strip() for rest in lines[number:]):  # the last one: it was being written
+                return rows, [f"{path.name}: the last line ({number}) is cut off and was left out"]
+            raise InputError(f"{path}: line {number} is not JSON: {error}") from None
+        if not isinstance(row, dict) or not isinstance(row.get("step"), int):
+            raise InputError(f"{path}: line {number} has no step: must be a row of metrics")
+        rows.append(row)
+    return rows, []
+
+
+def of_dump(dump: Dump, alarm: AlarmConfig) -> Record:
+    """One row a step of the dump; a dump of few steps is judged over as many as it has."""
+    typed = [metrics(batch) for batch in dump.batches]
+    rows = [
+        {"step": number if batch.step is None else batch.step, **values(part)}
+        for number, (batch, part) in enumerate(zip(dump.batches, typed, strict=True), 1)
+    ]
+    return Record(rows, alarm, pooled=values(merge(typed)), knows_learner=dump.knows_learner, notes=list(dump.notes))
+
+
+def metrics(batch: Batch) -> dict[str, Metric]:
+    """Everything that can be said of a batch of which no weights are known."""
+    tokens = batch.tokens
+    out = mismatch_metrics(tokens, batch.version) | balance(tokens)
+    out |= {} if batch.version is None else ages(tokens, batch.version)
+    lengths = torch.bincount(tokens.response, minlength=tokens.num_responses)
+    out["response_tokens"] = Mean(int(lengths.sum()), len(lengths))
+    if batch.reward is not None:
+        scored = batch.reward[~batch.reward.isnan()]
+        out["reward"] = Mean(float(scored.sum()), len(scored))
+        if tokens.group is not None:
+            tied = is_tied(batch.reward, tokens.group)
+            out["signal_groups"] = Mean(float((~tied).sum()), len(tied))
+    if batch.truncated is not None:
+        out["truncated"] = Mean(int(batch.truncated.sum()), len(batch.truncated))
+    if batch.entropy is not None:
+        known = batch.entropy[torch.isfinite(batch.entropy)]
+        out["entropy"] = Mean(float(known.double().sum()), len(known))
+    return out

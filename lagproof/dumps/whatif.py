@@ -1,0 +1,171 @@
+"""What another objective would have done with exactly these tokens: weights against weights, nothing is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lagproof import objectives as rules
+from lagproof.data.metrics import Metric, Same, merge, values
+from lagproof.dumps.choices import Choice, beside, present_choice, with_rewards
+from lagproof.dumps.dump import Dump, read_dump
+from lagproof.dumps.findings import Finding, finding
+from lagproof.dumps.tally import Mass, Tally
+from lagproof.errors import InputError
+from lagproof.metrics.bins import groups
+from lagproof.metrics.moves import Moves, moves
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One objective against the present one.
+
+    Attributes:
+        choice: what was compared.
+        differs: share of the tokens whose weight differs.
+        cosine: of the two vectors of weights, ``None`` if one of them is 0.
+        mass: of all tokens under ``""``, of ``positive/``, ``negative/`` and ``age_7/``.
+        stats: the objective's own numbers over all tokens: clipped shares, SAT's ``q``, ...
+        finding: what can be said of it in particular.
+    """
+
+    choice: Choice
+    differs: float
+    cosine: float | None
+    mass: Mapping[str, Mass]
+    stats: Mapping[str, float]
+    finding: Finding | None
+
+    @property
+    def ages(self) -> list[str]:
+        """The groups by age, the youngest first."""
+        return [name for name in self.mass if name.startswith("age_")]
+
+    def together(self, names: Sequence[str]) -> Mass:
+        """The mass of several groups; it adds up."""
+        found = [self.mass[name] for name in names if name in self.mass]
+        return Mass(*(sum(getattr(m, what) for m in found) for what in ("present", "other", "kept")))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "objective": self.choice.label,
+            "advantage": self.choice.advantage,
+            "reduction": self.choice.reduction,
+            "differs": self.differs,
+            "cosine": self.cosine,
+            **self.mass[""].shares,
+            "groups": {name.rstrip("/"): {**m.shares, "mass": m.other} for name, m in self.mass.items() if name},
+            "stats": dict(self.stats),
+            "finding": None if self.finding is None else {"sentence": self.finding.sentence, **self.finding.numbers},
+        }
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """What :func:`whatif` found.
+
+    Attributes:
+        path: of the dump.
+        present: what the others are compared with.
+        tokens: with both log-probabilities and an advantage, over the steps.
+        steps: that were weighed.
+        comparisons: the present one first.
+        cosines: of the vectors of weights of each two of the comparisons, ``[K][K]``.
+        moves: how far the tokens and the responses have moved from their sampler.
+        notes: what a reader should know.
+    """
+
+    path: str
+    present: str
+    tokens: int
+    steps: int
+    comparisons: Sequence[Comparison]
+    cosines: Sequence[Sequence[float | None]]
+    moves: Mapping[str, Moves]
+    notes: Sequence[str]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        return {
+            "path": self.path,
+            "present": self.present,
+            "tokens": self.tokens,
+            "steps": self.steps,
+            "objectives": [c.to_dict() for c in self.comparisons],
+            "cosines": [list(row) for row in self.cosines],
+            "notes": list(self.notes),
+        }
+
+
+def whatif(
+    path: str | Path,
+    objectives: Sequence[str] | None = None,
+    mapping: Mapping[str, str] | None = None,
+    present: str | None = None,
+) -> WhatIf:
+    """Weigh the tokens of a dump by several objectives, each with the advantage and the reduction it brings.
+
+    A run that set ``learner.advantage`` or ``learner.reduction`` itself keeps them for every objective. Advantages
+    other than the recorded ones are computed from the rewards, where there are any.
+
+    Args:
+        path: a run directory of ours with its rollouts, or what ``read_dump`` reads.
+        objectives: names, each with options after colons (``sat-grpo:alpha=0.8:kernel=exp``); ``None``: all names.
+        mapping: our role of a dump's column to its name.
+        present: what the others are compared with; ``None``: the run's own objective, for a dump ``grpo``.
+
+    Raises:
+        InputError: the dump cannot be used, or has no advantages.
+        UnknownNameError, ConfigError: an objective or an option that does not exist.
+    """
+    path = Path(path)
+    now = present_choice(path, present)
+    others = [text for text in dict.fromkeys(objectives or rules.TABLE) if text != now.label]
+    chosen = [now, *(beside(text, now) for text in others)]
+    dump = read_dump(path, mapping)
+    if dump.advantage is None:
+        raise InputError(
+            f"{path}: has no advantages, and no rewards with groups to compute them from: weights cannot be compared; "
+            "name the columns with --map advantage=<column>, or --map reward=<column> and --map group=<column>"
+        )
+    notes = list(dump.notes)
+    tally = Tally([with_rewards(choice, dump, notes) for choice in chosen])
+    for batch in dump.batches:
+        tally.add(batch)
+    if not tally.gram[0, 0]:
+        raise InputError(f"{path}: every weight of {now.label} is 0: there is no gradient to compare with")
+    return WhatIf(
+        path=str(path),
+        present=now.label,
+        tokens=sum(int(batch.tokens.scorable(sampler=True).sum()) for batch in dump.batches),
+        steps=len(dump.batches),
+        comparisons=_comparisons(tally, dump),
+        cosines=tally.cosines,
+        moves=moves(batch.tokens for batch in dump.batches),
+        notes=notes,
+    )
+
+
+def _comparisons(tally: Tally, dump: Dump) -> list[Comparison]:
+    by_age = all(batch.version is not None for batch in dump.batches)
+    tokens = [batch.tokens for batch in dump.batches]
+    return [
+        Comparison(
+            choice=choice,
+            differs=tally.differs[k],
+            cosine=tally.cosines[0][k],
+            mass={
+                name: tally.mass(k, chosen) for name, chosen in groups(tally.sums["tokens"][k], by_age=by_age).items()
+            },
+            stats=values(merge(_of_no_step(part) for part in tally.metrics[k])),
+            finding=finding(choice.objective, tokens, tally.metrics[k]),
+        )
+        for k, choice in enumerate(tally.choices)
+    ]
+
+
+def _of_no_step(metrics: Mapping[str, Metric]) -> dict[str, Metric]:
+    """Without the numbers that belong to one step (a batch quantile)."""
+    return {name: metric for name, metric in metrics.items() if not isinstance(metric, Same)}

@@ -1,0 +1,85 @@
+"""What an answer is worth: math-verify does the mathematics, behind limits, and what it gets wrong is put right.
+
+Ordinary answers (numbers, fractions, words) are decided here, exactly and at once. Everything else is asked in a
+pool of killable processes, so that no answer can hang, exhaust or crash a run. Imports neither torch nor sympy.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+from lagproof.grading.extract import Form, extract
+from lagproof.grading.judge import Question, Verdict, first_look
+from lagproof.grading.pool import Limits, Pool, Reply
+from lagproof.grading.votes import answer_key
+from lagproof.tasks.notices import Notices
+from lagproof.tasks.task import Grade
+
+log = logging.getLogger(__name__)
+
+
+class Grader:
+    """Grades responses against right answers. Works from any thread.
+
+    Rewards: 1 for ``correct``; NaN for ``bad_gold``, because the response cannot be graded; 0 for everything else.
+
+    Attributes:
+        counts: how often each reason was given.
+    """
+
+    def __init__(self, form: Form = Form.BOXED, limits: Limits | None = None) -> None:
+        self.form = form
+        self.counts: Counter[str] = Counter()
+        self._pool = Pool(limits)
+        self._bad_golds = Notices(
+            log, "the right answer %.200r cannot be read: its problem is skipped", "right answers that cannot be read"
+        )
+        self._failures = Notices(
+            log, "the verifier failed on an answer, which gets no reward: %s", "failures of the verifier"
+        )
+
+    def grade(self, pairs: Sequence[tuple[str, str]]) -> list[Grade]:
+        """One grade a pair of right answer and response, in order. Never raises because of what they say."""
+        looks = [first_look(gold, extract(response, self.form)) for gold, response in pairs]
+        questions = list(dict.fromkeys(look for look in looks if isinstance(look, Question)))
+        replies = dict(zip(questions, self._pool.ask([(q.gold, q.answer) for q in questions]), strict=True))
+        grades = []
+        for (gold, _), look in zip(pairs, looks, strict=True):
+            reply = replies[look] if isinstance(look, Question) else Reply(look.value)
+            self._report(gold, reply)
+            grades.append(Grade(reward(Verdict(reply.word)), reply.word))
+        return grades
+
+    def key(self, gold: str, response: str) -> str | None:
+        """What a response says, in one form for one meaning as far as no algebra is needed; ``None`` for nothing."""
+        return answer_key(extract(response, self.form), gold)
+
+    def close(self) -> None:
+        """End the grading processes, and say how often what was said a few times happened. May be called twice."""
+        self._pool.close()
+        self._bad_golds.close()
+        self._failures.close()
+
+    def __enter__(self) -> Grader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _report(self, gold: str, reply: Reply) -> None:
+        """Count, and say what nobody would see in a reward."""
+        self.counts[reply.word] += 1
+        if reply.word == Verdict.BAD_GOLD:
+            self._bad_golds.tell(gold, gold)
+        elif reply.word == Verdict.FAILED:
+            self._failures.tell(reply.detail, reply.detail)
+
+
+def reward(verdict: Verdict) -> float:
+    """1 for a right answer, NaN where nothing can be said about the response, 0 otherwise."""
+    if verdict is Verdict.BAD_GOLD:
+        return math.nan
+    return 1.0 if verdict is Verdict.CORRECT else 0.0

@@ -1,0 +1,88 @@
+"""The process that does algebra: one question a line in, one reply a line out (JSON), until its input ends.
+
+Run by ``pool`` as ``python -m lagproof.grading.worker LIMIT_S MEMORY_MIB``; it imports no torch. A module in its
+place may have further arguments.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import resource
+import signal
+import sys
+from collections.abc import Callable
+from typing import TextIO
+
+from lagproof.grading.pool import FAILED, OUT_OF_MEMORY
+
+_GRACE_S = 5.0
+"""The pool ends a hung process at the limit; a process whose pool is gone ends itself this much later."""
+
+
+def main() -> None:
+    logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns that time limits are off: the pool has them
+    serve(_prepare, _answer)
+
+
+def serve(prepare: Callable[[], None], answer: Callable[..., str]) -> None:
+    """Answer questions until the input ends.
+
+    Args:
+        prepare: imports and uses everything once, so that no answer pays for it.
+        answer: the word of the reply for the texts of a question.
+    """
+    limit_s, memory_mib = float(sys.argv[1]), int(sys.argv[2])
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the run, which ends this process itself
+    replies = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever a library prints is no reply
+    prepare()
+    _cap_memory(memory_mib)
+    _send(replies, ["ready", ""])
+    for line in sys.stdin:
+        signal.setitimer(signal.ITIMER_REAL, limit_s + _GRACE_S)
+        reply = _guarded(answer, json.loads(line))
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        _send(replies, reply)
+
+
+def _prepare() -> None:
+    from lagproof.grading.reader import forbid_code
+    from lagproof.grading.verify import compare
+
+    forbid_code()
+    for gold, answer in (("2x", r"\frac{4x}{2}"), (r"2\sqrt{3}", r"\sqrt{12}"), ("(1,2)", r"\{1,2\}")):
+        compare(gold, answer)
+
+
+def _answer(gold: str, answer: str) -> str:
+    from lagproof.grading.verify import compare
+
+    return compare(gold, answer).value
+
+
+def _cap_memory(memory_mib: int) -> None:
+    """Limit the address space to what is in use now and so much more."""
+    with open("/proc/self/statm", encoding="ascii") as statm:
+        used = int(statm.read().split()[0]) * resource.getpagesize()
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (used + memory_mib * 2**20, hard))
+
+
+def _guarded(answer: Callable[..., str], question: list[str]) -> list[str]:
+    try:
+        return [answer(*question), ""]
+    except MemoryError:
+        os._exit(OUT_OF_MEMORY)  # nothing here can be trusted any more; the pool starts another process
+    except Exception as error:
+        return [FAILED, f"{type(error).__name__}: {str(error)[:300]}"]
+
+
+def _send(replies: TextIO, reply: list[str]) -> None:
+    replies.write(json.dumps(reply) + "\n")
+    replies.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""What to try, by what was found. Each sentence names the key or the thing to change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lagproof.monitor.alarm import Alarm
+
+ENGINE_SHARE = 0.5
+"""Share of the mismatch above which it is the engine that should be looked at, and not the lag."""
+
+_UNBOUNDED = ("naive", "gpg")
+_CURRENT_POLICY = ("naive", "gpg", "spo", "asympo")
+
+_OF_ALARM: dict[str, tuple[str, ...]] = {
+    "heavy_tail": (
+        "a few tokens are very far off: a rule that rejects them one by one (sat-grpo, icepop, dppo-tv) leaves the "
+        "rest as it is",
+    ),
+    "negative_side": (
+        "scale the negative side down: spo (alpha = 0.2), or asympo, which gives each response the same loss",
+    ),
+    "entropy_collapse": (
+        "give exploration room: a wider upper radius (objective.high = 0.28), a lower learning rate, harder problems",
+    ),
+    "length": ("look at the longest responses, and at whether the reward pays for length",),
+    "truncated": (
+        "raise rollout.max_tokens, or find out why responses do not end; a response that is cut off is scored as it is",
+    ),
+    "reward_collapse": (
+        "go back to a checkpoint from before the first alarm and continue from it with one of the changes above",
+    ),
+    "saturated": (
+        "much of the batch no longer counts: lower the lag (schedule.broadcast_every) or the learning rate, or widen "
+        "the radius if the rejected tokens are only a little outside",
+    ),
+    "effective_size": ("few tokens carry the importance weights: truncate or mask them (tis, cispo, icepop)",),
+    "learner_starved": ("give the rollout side more workers, or let it run further ahead (schedule.batches_ahead)",),
+    "rollouts_starved": ("the learner is the bottleneck: fewer rollout workers lose nothing",),
+    "non_finite": ("look at the step before it: the largest |d|, the gradient norm, and the log-probabilities given",),
+}
+
+
+def advice(rung: Sequence[Alarm], engine_share: float | None, objective: str | None) -> list[str]:
+    """What to try, the most likely to help first; nothing where nothing rang.
+
+    Args:
+        rung: the alarms.
+        engine_share: of ``d_bar``, where it is known.
+        objective: its name, where it is known.
+    """
+    names = list(dict.fromkeys(alarm.name for alarm in rung))
+    out: list[str] = []
+    if {"mismatch", "mismatch_growth", "heavy_tail", "effective_size"} & set(names):
+        out += _against_mismatch(engine_share, objective)
+    for name in sorted(names, key=lambda name: name == "reward_collapse"):
+        out += _OF_ALARM.get(name, ())
+    return list(dict.fromkeys(out))
+
+
+def _against_mismatch(engine_share: float | None, objective: str | None) -> list[str]:
+    if engine_share is not None and engine_share > ENGINE_SHARE:
+        return [
+            f"{engine_share:.0%} of the mismatch comes from the engine and not from age: compare its temperature, "
+            "top-p and top-k with the learner's, its precision (rollout.precision), and its routing (experts)",
+        ]
+    out: list[str] = []
+    if objective in _UNBOUNDED:
+        out.append(
+            f"{objective} puts no bound on stale negative responses: use grpo or sat-grpo, which compare with the "
+            "sampler, or spo or asympo, which do not need it"
+        )
+    elif objective in _CURRENT_POLICY:
+        out.append(f"{objective} does not look at the sampler: grpo or sat-grpo reject tokens that have moved far")
+    out.append("lower the lag (schedule.broadcast_every, schedule.batches_ahead) or the learning rate (learner.lr)")
+    if engine_share is None:
+        out.append("find out what the engine adds: set probe.every = 10, or record tokens of age 0")
+    return out

@@ -1,0 +1,292 @@
+"""Rules over the history of a run's metrics: what left its band, when, and by how much, in a sentence with numbers.
+
+A run's rows go in one by one, alarms come out; nothing but the rows and the thresholds decides, so that reading a
+finished run's ``metrics.jsonl`` again rings the same alarms as the live run did. Windows are of optimiser steps: the
+row of a batch that made none (``outcome``) is part of none, and only the rule about such batches looks at it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from lagproof.config import AlarmConfig
+from lagproof.monitor.history import History
+
+
+class Severity(StrEnum):
+    """How bad."""
+
+    YELLOW = "yellow"  # look at it
+    RED = "red"  # a run like this is on its way to collapse, or has collapsed
+
+
+_RANK = {None: 0, Severity.YELLOW: 1, Severity.RED: 2}
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """One alarm.
+
+    Attributes:
+        step: of the row that made it ring.
+        name: of the rule.
+        severity: yellow or red.
+        sentence: what was seen, with its numbers.
+    """
+
+    step: int
+    name: str
+    severity: Severity
+    sentence: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"step": self.step, "name": self.name, "severity": str(self.severity), "sentence": self.sentence}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a rule found wrong: the alarm but for its step and name."""
+
+    severity: Severity
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a rule sees: the thresholds and the rows so far."""
+
+    config: AlarmConfig
+    history: History
+
+
+Rule = Callable[[Look], Finding | None]
+Sentence = Callable[[float, float], str]
+"""What is said of a value and of the threshold that it crossed."""
+
+
+def _above(value: float | None, thresholds: tuple[float, float], sentence: Sentence) -> Finding | None:
+    """Red above the second threshold, yellow above the first."""
+    if value is None:
+        return None
+    yellow, red = thresholds
+    if value > red:
+        return Finding(Severity.RED, sentence(value, red))
+    return Finding(Severity.YELLOW, sentence(value, yellow)) if value > yellow else None
+
+
+def _below(value: float | None, thresholds: tuple[float, float], sentence: Sentence) -> Finding | None:
+    """Red below the second threshold, yellow below the first."""
+    if value is None:
+        return None
+    yellow, red = thresholds
+    if value < red:
+        return Finding(Severity.RED, sentence(value, red))
+    return Finding(Severity.YELLOW, sentence(value, yellow)) if value < yellow else None
+
+
+def _lately(look: Look) -> str:
+    return f"over the last {look.config.window} steps" if look.config.window > 1 else "in this step"
+
+
+def mismatch(look: Look) -> Finding | None:
+    """The policy is far from its sampler."""
+    return _above(
+        look.history.mean("d_bar"),
+        look.config.d_bar,
+        lambda d, t: f"the mismatch left its band: d_bar {d:.3g} nats {_lately(look)} (threshold {t:g})",
+    )
+
+
+def mismatch_growth(look: Look) -> Finding | None:
+    """The policy is much further from its sampler than it was when the run began."""
+    d, first = look.history.mean("d_bar"), look.history.first("d_bar")
+    if d is None or first is None or first <= 0 or d < look.config.growth_floor:
+        return None
+    numbers = f"d_bar {d:.3g} nats {_lately(look)}, {first:.3g} at first"
+    return _above(
+        d / first,
+        look.config.growth,
+        lambda x, t: f"the mismatch has grown {x:.1f}-fold: {numbers} (threshold {t:g}-fold)",
+    )
+
+
+def heavy_tail(look: Look) -> Finding | None:
+    """A few tokens have moved very far."""
+    tail, median = look.history.mean("abs_d_q999"), look.history.mean("abs_d_q50")
+    if tail is None or median is None or tail < look.config.tail_ratio * median:
+        return None
+    times = f"{tail / median:.0f} times the median" if median > 0 else "with a median of 0"
+    return _above(
+        tail,
+        look.config.tail,
+        lambda x, t: (
+            f"the tail is heavy: one token in 1000 has |d| above {x:.3g} nats, {times}, {_lately(look)} "
+            f"(threshold {t:g})"
+        ),
+    )
+
+
+def negative_side(look: Look) -> Finding | None:
+    """Responses with negative advantage make up nearly all of the loss."""
+    return _above(
+        look.history.mean("loss_mass_ratio"),
+        look.config.negative,
+        lambda x, t: (
+            f"the negative side dominates: its loss mass is {x:.3g} times the positive one {_lately(look)} "
+            f"(threshold {t:g})"
+        ),
+    )
+
+
+def entropy_collapse(look: Look) -> Finding | None:
+    """The policy has become nearly deterministic."""
+    now, first = look.history.mean("entropy"), look.history.first("entropy")
+    if now is None or first is None or first <= 0:
+        return None
+    numbers = f"{now:.3g} nats a token {_lately(look)}, {first:.3g} at first"
+    return _below(
+        now / first,
+        look.config.entropy,
+        lambda x, t: f"the entropy is {x:.0%} of what it was: {numbers} (threshold {t:.0%})",
+    )
+
+
+def length(look: Look) -> Finding | None:
+    """Responses have become much longer."""
+    now, first = look.history.mean("response_tokens"), look.history.first("response_tokens")
+    if now is None or first is None or first <= 0:
+        return None
+    numbers = f"{now:.4g} tokens {_lately(look)}, {first:.4g} at first"
+    return _above(
+        now / first,
+        look.config.length,
+        lambda x, t: f"responses are {x:.1f} times as long as they were: {numbers} (threshold {t:g} times)",
+    )
+
+
+def truncated(look: Look) -> Finding | None:
+    """Many responses are cut off."""
+    return _above(
+        look.history.mean("truncated"),
+        look.config.truncated,
+        lambda x, t: f"{x:.0%} of the responses are cut off at the length limit {_lately(look)} (threshold {t:.0%})",
+    )
+
+
+def reward_collapse(look: Look) -> Finding | None:
+    """The reward is far below its peak."""
+    now, peak = look.history.mean("reward"), look.history.peak("reward")
+    if now is None or peak is None or peak <= 0:
+        return None
+    numbers = f"{now:.3g} {_lately(look)}, {peak:.3g} at its best"
+    return _below(
+        now / peak,
+        look.config.reward,
+        lambda x, t: f"the reward fell to {x:.0%} of its peak: {numbers} (threshold {t:.0%})",
+    )
+
+
+def saturated(look: Look) -> Finding | None:
+    """The trust region rejects a large part of the tokens."""
+    return _above(
+        look.history.mean("clipped"),
+        look.config.clipped,
+        lambda x, t: (
+            f"the trust region is saturated: it rejects {x:.0%} of the tokens {_lately(look)} (threshold {t:.0%})"
+        ),
+    )
+
+
+def effective_size(look: Look) -> Finding | None:
+    """Importance ratios leave few tokens in effect."""
+    return _below(
+        look.history.mean("ess"),
+        look.config.ess,
+        lambda x, t: (
+            f"the effective sample size of the ratios is {x:.0%} of the tokens {_lately(look)} (threshold {t:.0%})"
+        ),
+    )
+
+
+def learner_starved(look: Look) -> Finding | None:
+    """The learner waits for rollouts."""
+    return _waiting(look, "learner", "rollouts")
+
+
+def rollouts_starved(look: Look) -> Finding | None:
+    """The rollout side waits for the learner."""
+    return _waiting(look, "rollout", "the learner")
+
+
+def _waiting(look: Look, side: str, other: str) -> Finding | None:
+    wait_s, step_s = look.history.mean(f"time/{side}_wait_s"), look.history.mean("time/step_s")
+    if wait_s is None or step_s is None or step_s <= 0:
+        return None
+    return _above(
+        wait_s / step_s,
+        look.config.waiting,
+        lambda x, t: (
+            f"the {side} side spends {x:.0%} of its time waiting for {other} {_lately(look)} (threshold {t:.0%})"
+        ),
+    )
+
+
+def non_finite(look: Look) -> Finding | None:
+    """A step was given up because its gradient was not finite."""
+    if look.history.row.get("outcome") != "non_finite":
+        return None
+    return Finding(Severity.RED, "a gradient was not finite: the step was given up and the weights are as they were")
+
+
+RULES: dict[str, Rule] = {
+    "mismatch": mismatch,
+    "mismatch_growth": mismatch_growth,
+    "heavy_tail": heavy_tail,
+    "negative_side": negative_side,
+    "entropy_collapse": entropy_collapse,
+    "length": length,
+    "truncated": truncated,
+    "reward_collapse": reward_collapse,
+    "saturated": saturated,
+    "effective_size": effective_size,
+    "learner_starved": learner_starved,
+    "rollouts_starved": rollouts_starved,
+    "non_finite": non_finite,
+}
+"""Every rule by the name of its alarm."""
+
+
+class Monitor:
+    """Watches a run.
+
+    A rule rings when it first finds something, and once more if yellow turns red later; so a run has at most two
+    alarms a rule, and the first of them tells when the trouble began.
+
+    Args:
+        config: the thresholds.
+    """
+
+    def __init__(self, config: AlarmConfig) -> None:
+        self._look = Look(config, History(config.window))
+        self._worst: dict[str, Severity] = {}
+
+    def observe(self, row: Mapping[str, Any]) -> list[Alarm]:
+        """What the next row of ``metrics.jsonl`` makes ring."""
+        self._look.history.add(row)
+        out: list[Alarm] = []
+        for name, rule in RULES.items():
+            found = rule(self._look)
+            if found is None or _RANK[found.severity] <= _RANK[self._worst.get(name)]:
+                continue
+            self._worst[name] = found.severity
+            out.append(Alarm(int(row["step"]), name, found.severity, found.sentence))
+        return out
+
+
+def alarms(rows: Iterable[Mapping[str, Any]], config: AlarmConfig) -> list[Alarm]:
+    """Every alarm of a history, in the order in which they ring."""
+    monitor = Monitor(config)
+    return [alarm for row in rows for alarm in monitor.observe(row)]

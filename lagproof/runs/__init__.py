@@ -1,0 +1,1 @@
+"""A run on disk: the only owner of its layout, its files, and how they are read back."""

@@ -1,1 +1,0 @@
-"""Channels: how weights go from the learner to the engines."""
