@@ -38,6 +38,7 @@ NO_TORCH = [
     "lagproof.config",
     "lagproof.errors",
     "lagproof.data.samples",
+    "lagproof.data.slices",
     "lagproof.data.metrics",
     "lagproof.grading",
     "lagproof.tasks",

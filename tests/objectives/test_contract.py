@@ -17,7 +17,7 @@ from lagproof.objectives import TABLE, base
 from lagproof.objectives.base import Ruling, Scope
 from lagproof.objectives.reduction import Constant
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "rules"))
+sys.path.insert(0, str(Path(__file__).parent))
 from oracles import ORACLES, reduce
 
 NAMES = list(TABLE)

@@ -11,7 +11,7 @@ import pytest
 from lagproof.errors import RunDirError
 from lagproof.runs.reading import read_jsonl, read_run
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1] / "experiments"))
 from made_runs import make_run
 
 
