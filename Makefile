@@ -13,7 +13,7 @@ export TOKENIZERS_PARALLELISM ?= false
 $(VENV)/.base: constraints.txt pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) install -q -c constraints.txt torch==2.13.0
-	$(PIP) install -q -c constraints.txt -e .
+	$(PIP) install -q -c constraints.txt -e '.[train]'
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.base

@@ -53,7 +53,13 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _WHERE:
         raise AttributeError(f"module 'lagproof' has no attribute {name!r}; it has {', '.join(__all__)}")
-    value = getattr(importlib.import_module(_WHERE[name]), name)
+    try:
+        module = importlib.import_module(_WHERE[name])
+    except ModuleNotFoundError as error:
+        from lagproof.errors import MissingPackageError
+
+        raise MissingPackageError.of(error) or error from error
+    value = getattr(module, name)
     globals()[name] = value
     return value
 

@@ -8,6 +8,7 @@
     │   │   └── UnknownNameError    a name that is in no table; carries the nearest one
     │   ├── InputError              tensors, data sets, dumps, model folders
     │   └── RunDirError             a run directory that exists, is missing, or cannot be written
+    ├── MissingPackageError (ImportError)  a package of an extra is not installed; names the extra
     ├── CheckpointError             a checkpoint that cannot be read
     ├── RunStoppedError             a run that cannot go on: no signal, gradients that stay non-finite, a lost engine
     └── InterruptedRunError         a run that was asked to stop and has saved everything; exit code 130
@@ -18,6 +19,8 @@ A message says what, what was got, what is allowed, and what to do next.
 from __future__ import annotations
 
 import difflib
+import importlib.metadata
+import re
 from collections.abc import Iterable, Sequence
 
 
@@ -57,6 +60,20 @@ class RunDirError(UsageError):
     """A run directory that exists already, is missing, or cannot be written."""
 
 
+class MissingPackageError(LagproofError, ImportError):
+    """A package that belongs to an extra of lagproof is not installed."""
+
+    @classmethod
+    def of(cls, error: ModuleNotFoundError) -> MissingPackageError | None:
+        """What to install, where the module that is missing belongs to an extra; else ``None``."""
+        module = (error.name or "").partition(".")[0]
+        package = {"vl_convert": "vl-convert-python"}.get(module, module.replace("_", "-"))
+        extras = _extras().get(package)
+        if not extras:
+            return None
+        return cls(f"{package} is not installed: pip install 'lagproof[{extras[0]}]' has it", name=error.name)
+
+
 class CheckpointError(LagproofError):
     """A checkpoint that is incomplete or unreadable."""
 
@@ -77,3 +94,13 @@ def _nearest(got: str, names: Sequence[str]) -> str | None:
     swapped = (name for name in near if sorted(name) == sorted(word))
     found = next(swapped, near[0] if near else None)
     return None if found is None else last[found]
+
+
+def _extras() -> dict[str, list[str]]:
+    """The extras that bring each package, as the installed metadata says."""
+    out: dict[str, list[str]] = {}
+    for line in importlib.metadata.requires("lagproof") or ():
+        found = re.match(r"([A-Za-z0-9_.-]+).*extra == [\"']([a-z-]+)[\"']", line)
+        if found is not None and found[2] not in ("dev", "all"):
+            out.setdefault(found[1].lower().replace("_", "-"), []).append(found[2])
+    return out
