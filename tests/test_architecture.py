@@ -56,7 +56,7 @@ def arrows() -> list[tuple[str, str, str]]:
     for file in sorted(PACKAGE.rglob("*.py")):
         relative = file.relative_to(PACKAGE)
         source = relative.parts[0].removesuffix(".py")
-        if source == "__init__":
+        if source.startswith("__"):
             continue
         for node in ast.walk(ast.parse(file.read_text())):
             names = []

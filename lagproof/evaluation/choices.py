@@ -10,7 +10,7 @@ from typing import Any
 
 from lagproof import tasks
 from lagproof.errors import InputError, UnknownNameError
-from lagproof.tasks.files import SUFFIXES
+from lagproof.grading.rows import SUFFIXES
 from lagproof.tasks.task import Task
 
 _LABEL = re.compile(r"[^\W_][\w.-]*")

@@ -15,7 +15,7 @@ from lagproof.errors import InputError, RunDirError
 from lagproof.grading.extract import Form
 from lagproof.grading.grader import Grader
 from lagproof.grading.pool import Limits
-from lagproof.tasks.files import Row, Source, at, has, rows
+from lagproof.grading.rows import Row, at, file_rows, has
 
 _BATCH = 32
 
@@ -53,7 +53,7 @@ def grade_file(
         raise InputError(f"{path_in}: is a folder; name one .jsonl or .parquet file in it")
     if isinstance(path_out, str | Path) and Path(path_out).suffix == ".parquet":
         raise InputError(f"{path_out}: JSON Lines are written, not parquet; name the file .jsonl")
-    found = rows(Source(str(path_in), split="test"))
+    found = file_rows(Path(path_in))
     with Grader(form, limits) as grader:
         graded = graded_rows(found, grader, answer_column, gold_column)
         if not isinstance(path_out, str | Path):

@@ -10,15 +10,22 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from lagproof.grading.extract import Form, extract
 from lagproof.grading.judge import Question, Verdict, first_look
 from lagproof.grading.pool import Limits, Pool, Reply
 from lagproof.grading.votes import answer_key
-from lagproof.tasks.notices import Notices
-from lagproof.tasks.task import Grade
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Grade:
+    """``reward`` in [0, 1], NaN where the response could not be graded; ``reason`` in one word."""
+
+    reward: float
+    reason: str
 
 
 class Grader:
@@ -73,9 +80,9 @@ class Grader:
         """Count, and say what nobody would see in a reward."""
         self.counts[reply.word] += 1
         if reply.word == Verdict.BAD_GOLD:
-            self._bad_golds.tell(gold, gold)
+            self._bad_golds.add(gold, gold)
         elif reply.word == Verdict.FAILED:
-            self._failures.tell(reply.detail, reply.detail)
+            self._failures.add(reply.detail, reply.detail)
 
 
 def reward(verdict: Verdict) -> float:
@@ -83,3 +90,38 @@ def reward(verdict: Verdict) -> float:
     if verdict is Verdict.BAD_GOLD:
         return math.nan
     return 1.0 if verdict is Verdict.CORRECT else 0.0
+
+
+NOTICES_SHOWN = 5
+"""Lines of one kind that are written out."""
+
+
+class Notices:
+    """Says of each thing once what is wrong with it, for the first few; the others are counted.
+
+    Args:
+        log: where the lines go, as warnings.
+        message: of one thing, with a place for each of its values.
+        kind: what the things are, in words, for the count.
+    """
+
+    def __init__(self, log: logging.Logger, message: str, kind: str) -> None:
+        self._log, self._message, self._kind = log, message, kind
+        self._seen: set[str] = set()
+        self._counted = NOTICES_SHOWN
+
+    def add(self, key: str, *values: object) -> None:
+        """One thing, known by ``key``."""
+        if key in self._seen:
+            return
+        self._seen.add(key)
+        if len(self._seen) <= NOTICES_SHOWN:
+            self._log.warning(self._message, *values)
+        elif len(self._seen) == NOTICES_SHOWN + 1:
+            self._log.warning("further %s are only counted", self._kind)
+
+    def close(self) -> None:
+        """Say how many were not written out. May be called again."""
+        if len(self._seen) > self._counted:
+            self._log.warning("%d more %s", len(self._seen) - self._counted, self._kind)
+            self._counted = len(self._seen)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from lagproof.grading import numbers
-from lagproof.grading.choice import choice
 from lagproof.grading.clean import clean, depth
 from lagproof.grading.extract import MAX_CHARS, last_box
+from lagproof.grading.notation import choice
 from lagproof.grading.units import differ, is_word, split_unit
 
 MAX_DEPTH = 12

@@ -20,9 +20,9 @@ from typing import Any
 
 from lagproof.errors import ConfigError, InputError, UnknownNameError
 from lagproof.grading.extract import extract
+from lagproof.grading.grader import Notices
 from lagproof.grading.pool import FAILED, TIMED_OUT, Pool
 from lagproof.tasks.math import PromptOptions
-from lagproof.tasks.notices import Notices
 from lagproof.tasks.order import check_seed
 from lagproof.tasks.task import Answer, Grade, Problem
 
@@ -93,7 +93,7 @@ class GymTask:
         self.counts.update(grade.reason for grade in grades)
         for reply in replies.values():
             if reply.word == FAILED:
-                self._failures.tell(reply.detail, self.name, reply.detail)
+                self._failures.add(reply.detail, self.name, reply.detail)
         return grades
 
     def key(self, answer: Answer) -> str | None:

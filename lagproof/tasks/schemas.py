@@ -11,7 +11,7 @@ from typing import Any
 
 from lagproof.errors import InputError
 from lagproof.grading.extract import last_box
-from lagproof.tasks.files import Row, at, has
+from lagproof.grading.rows import Row, at, has
 
 QUESTIONS = ("problem", "question", "Problem", "Question", "prompt", "query")
 GOLDS = ("answer", "Answer", "ground_truth", "gold", "final_answer", "solution", "Solution")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from lagproof.data.samples import Finish
+from lagproof.grading.grader import Grade
 
 Messages = Sequence[dict[str, str]]
 
@@ -38,14 +39,6 @@ class Answer:
     problem: Problem
     text: str
     finish: Finish = Finish.STOP
-
-
-@dataclass(frozen=True)
-class Grade:
-    """``reward`` in [0, 1], NaN where the response could not be graded; ``reason`` in one word."""
-
-    reward: float
-    reason: str
 
 
 class Task(Protocol):

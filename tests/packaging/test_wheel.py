@@ -143,7 +143,8 @@ import importlib.util, json
 spec = importlib.util.spec_from_file_location("pyarrow", {pyarrow.__file__!r},
     submodule_search_locations=[{str(Path(pyarrow.__file__).parent)!r}])
 module = importlib.util.module_from_spec(spec); sys.modules["pyarrow"] = module; spec.loader.exec_module(module)
-rows = [dict(step=1 + i // 4, policy_logp=[-0.5, -1.0], sampler_logp=[-0.6, -0.9], advantage=(-1.0) ** i) for i in range(8)]
+token = dict(policy_logp=[-0.5, -1.0], sampler_logp=[-0.6, -0.9])
+rows = [dict(step=1 + i // 4, advantage=(-1.0) ** i, **token) for i in range(8)]
 with open("dump.jsonl", "w") as file:
     file.writelines(json.dumps(row) + "\\n" for row in rows)
 import lagproof as lp
@@ -160,7 +161,10 @@ print("done")
 
 def lagproof(folder: Path, cwd: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """The command line of the wheel, with this environment's other packages."""
-    code = "import sys, lagproof.cli; sys.argv[0] = 'lagproof'; print(lagproof.__file__, file=sys.stderr); lagproof.cli.main()"
+    code = (
+        "import sys, lagproof.__main__ as m; sys.argv[0] = 'lagproof'; print(m.__file__, file=sys.stderr, flush=True)\n"
+        "m.main()"
+    )
     return subprocess.run(
         [sys.executable, "-P", "-c", code, *words],
         cwd=cwd,
