@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from lagproof.dumps.doctor import diagnose
     from lagproof.errors import LagproofError
     from lagproof.functional import loss
+    from lagproof.grading.grader import grade
     from lagproof.metrics.mismatch import mismatch
     from lagproof.objectives import OBJECTIVES, Weighting, objective
     from lagproof.runtime.train import train
@@ -29,6 +30,7 @@ _WHERE = {
     "TokenBatch": "lagproof.data.tokens",
     "Weighting": "lagproof.objectives",
     "diagnose": "lagproof.dumps.doctor",
+    "grade": "lagproof.grading.grader",
     "loss": "lagproof.functional",
     "mismatch": "lagproof.metrics.mismatch",
     "objective": "lagproof.objectives",
@@ -43,6 +45,7 @@ __all__ = [
     "TokenBatch",
     "Weighting",
     "diagnose",
+    "grade",
     "loss",
     "mismatch",
     "objective",

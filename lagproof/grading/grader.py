@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from lagproof.errors import ConfigError
 from lagproof.grading.extract import Form, extract
 from lagproof.grading.judge import Question, Verdict, first_look
 from lagproof.grading.pool import Limits, Pool, Reply
@@ -26,6 +27,26 @@ class Grade:
 
     reward: float
     reason: str
+
+
+def grade(answer: str, gold: str, *, form: Form | str = Form.WHOLE) -> Grade:
+    """What one answer is worth; for many, a :class:`Grader` keeps its processes.
+
+    Args:
+        answer: a response, or the answer alone.
+        gold: the right answer.
+        form: where the answer is in ``answer``: ``whole`` (it is nothing else), ``boxed`` or ``marked``.
+
+    Returns:
+        ``reward`` 1 or 0, NaN where the right answer itself cannot be read, and why in one word.
+
+    Raises:
+        ConfigError: another form.
+    """
+    if form not in list(Form):
+        raise ConfigError(f"form = {form!r}: must be {' | '.join(Form)}")
+    with Grader(Form(form)) as grader:
+        return grader.grade([(gold, answer)])[0]
 
 
 class Grader:

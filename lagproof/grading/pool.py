@@ -2,6 +2,10 @@
 
 The processes are plain subprocesses of the interpreter that talk over pipes: no fork of a program with threads, no
 second import of the caller's main module, no signal or alarm here. So it works from any thread.
+
+pebble, the usual library for this, starts its processes through multiprocessing: to fork a program with torch's threads
+can hang, and the other ways run the caller's main module once more, which a script without a main guard does not
+survive. It has no memory limit. So these processes are ours.
 """
 
 from __future__ import annotations
@@ -126,7 +130,7 @@ class Pool:
 
     Args:
         limits: of one answer.
-        module: run by the processes; see ``answers/worker.py`` for what it has to do.
+        module: run by the processes; see ``grading/worker.py`` for what it has to do.
         arguments: of the module, behind the limits.
     """
 

@@ -12,6 +12,8 @@ import os
 import resource
 import signal
 import sys
+import threading
+import time
 from collections.abc import Callable
 from typing import TextIO
 
@@ -19,6 +21,10 @@ from lagproof.grading.pool import FAILED, OUT_OF_MEMORY
 
 _GRACE_S = 5.0
 """The pool ends a hung process at the limit; a process whose pool is gone ends itself this much later."""
+
+
+_LOOK_EVERY_S = 0.02
+STATM = "/proc/self/statm"
 
 
 def main() -> None:
@@ -63,11 +69,31 @@ def _answer(gold: str, answer: str) -> str:
 
 
 def _cap_memory(memory_mib: int) -> None:
-    """Limit the address space to what is in use now and so much more."""
-    with open("/proc/self/statm", encoding="ascii") as statm:
-        used = int(statm.read().split()[0]) * resource.getpagesize()
+    """Limit the memory to what is in use now and so much more.
+
+    Where ``/proc`` says how much address space is in use, the system holds the limit. Elsewhere (macOS, which has no
+    such limit either) a thread looks at the largest size so far, and ends the process when it is beyond.
+    """
+    try:
+        with open(STATM, encoding="ascii") as statm:
+            used = int(statm.read().split()[0]) * resource.getpagesize()
+    except FileNotFoundError:
+        limit = _largest_bytes() + memory_mib * 2**20
+        threading.Thread(target=_watch_memory, args=(limit,), daemon=True).start()
+        return
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (used + memory_mib * 2**20, hard))
+
+
+def _watch_memory(limit_bytes: int) -> None:
+    while _largest_bytes() <= limit_bytes:
+        time.sleep(_LOOK_EVERY_S)
+    os._exit(OUT_OF_MEMORY)
+
+
+def _largest_bytes() -> int:
+    """The largest resident size so far; macOS counts bytes, everybody else KiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def _guarded(answer: Callable[..., str], question: list[str]) -> list[str]:

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from lagproof.errors import ConfigError
 from lagproof.grading.extract import Form
-from lagproof.grading.grader import Grader
+from lagproof.grading.grader import Grade, Grader
 from lagproof.grading.pool import Limits
 
 
@@ -484,3 +485,14 @@ def test_neither_torch_nor_sympy_is_imported_to_grade_numbers() -> None:
         "assert not {'torch', 'sympy', 'math_verify', 'transformers'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_one_answer() -> None:
+    import lagproof as lp
+
+    assert lp.grade("0.5", r"\frac{1}{2}") == Grade(1.0, "correct")
+    assert lp.grade(r"so \boxed{x+x}", "2x", form="boxed").reward == 1.0
+    assert lp.grade("so 3", "3", form="boxed").reason == "unparsed"
+    assert math.isnan(lp.grade("3", "").reward)
+    with pytest.raises(ConfigError, match="must be boxed"):
+        lp.grade("3", "3", form="box")

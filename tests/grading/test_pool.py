@@ -153,3 +153,17 @@ def test_workers_import_no_torch_and_evaluate_no_code() -> None:
 def test_limits_are_checked(limits: dict[str, float]) -> None:
     with pytest.raises(ConfigError, match="must be"):
         Limits(**limits)  # type: ignore[arg-type]
+
+
+def test_memory_is_limited_where_there_is_no_proc() -> None:
+    """As on macOS: the process looks at its own size."""
+    code = (
+        "import sys, lagproof.grading.worker as w\n"
+        "w.STATM = '/nowhere/statm'\n"
+        "sys.argv = ['worker', '60', '64']\n"
+        "w.serve(lambda: None, lambda n: str(len(bytearray(int(n)))))\n"
+    )
+    asked = '["1000"]\n["400000000"]\n["1000"]\n' + '["100000000"]\n' * 20
+    done = subprocess.run([sys.executable, "-c", code], input=asked, capture_output=True, text=True, timeout=60)
+    assert done.returncode == pool_module.OUT_OF_MEMORY, done.stderr
+    assert done.stdout.startswith('["ready", ""]\n["1000", ""]\n')

@@ -1,0 +1,87 @@
+"""Every pattern that cleaning uses, with an answer that is read in another way without it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from lagproof.grading import clean as module
+
+EXAMPLES = {  # pattern: (answer, what becomes of it)
+    "_SUPERSCRIPT_RUN": ("x²³", "x^{23}"),
+    "_EXPLICIT_SEPARATOR": (r"12{,}345", "12345"),
+    "_SPACED_NUMBER": ("12 345", "12345"),
+    "_COMMA_NUMBER": ("12,345", "12345"),
+    "_SPACE_COMMAND": (r"1\quad m", "1 m"),
+    "_DROPPED": (r"\left(1,2\right)", "(1,2)"),
+    "_COMMAND": (r"x=\varnothing", r"x=\emptyset"),
+    "_COLOUR": (r"\textcolor{red}{5}", "5"),
+    "_EMPTY_SET": (r"\{ \}", r"\emptyset"),
+    "_BLACKBOARD": (r"\mathbb R", r"\mathbb{R}"),
+    "_CHOOSE": (r"{n \choose 2}", r"\binom{n}{2}"),
+    "_TIMES_LETTER": ("3 x 10^4", r"3\times 10^4"),
+    "_COMMON_LOG": (r"\lg 2", r"\log_{10} 2"),
+    "_NATURAL_LOG": (r"\log_e 2", r"\ln 2"),
+    "_BARE_EXPONENT": ("x^-2", "x^{-2}"),
+    "_FRACTION_NAME": (r"\tfrac{1}{2}", r"\frac{1}{2}"),
+    "_SHORT_FRACTION": (r"\frac12", r"\frac{1}{2}"),
+    "_BOLD": ("**5**", "5"),
+    "_BRACED_COMMAS": ("2^{1,000}", "2^{1000}"),
+    "_BINOMIAL": (r"\binom52", r"\binom{5}{2}"),
+    "_LEAD_IN": ("The answer is 5", "5"),
+    "_TURNED": (r"\text{at least: }5", r"\text{at least: }5"),
+    "_AND_OR": ("1 and 2", "1, 2"),
+    "_DEGREE_WORD": (r"30\text{ °C}", r"30^\circC"),
+    "_CONSTANT_WORD": (r"2\mathrm{e}", "2 e"),
+    "_NUMBER_WRAPPER": (r"x=\mathbf{12}", "x=12"),
+    "_PERCENT_WORD": ("5 percent", r"5\%"),
+    "_SCIENTIFIC": ("1.5e-3", r"1.5\cdot 10^{-3}"),
+    "_BARE_PI": ("2pi", r"2\pi"),
+    "_BARE_FUNCTION": ("sqrt{2}", r"\sqrt{2}"),
+    "_ROOT_RUN": ("√12", r"\sqrt{12}"),
+    "_TRAILING": ("5.", "5"),
+    "_REPEATING": (r"0.\overline{3}", r"\frac{3}{9}"),
+}
+NEVER = re.compile(r"(?!)()()()()()()")
+
+
+def patterns() -> set[str]:
+    return {name for name, value in vars(module).items() if isinstance(value, re.Pattern)}
+
+
+def test_every_pattern_has_an_example():
+    assert patterns() - EXAMPLES.keys() == {"_MIXED", "_ADJACENT_NUMBERS"}  # of functions of their own, below
+    assert EXAMPLES.keys() <= patterns()
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_a_pattern_changes_how_its_example_is_read(name: str, monkeypatch: pytest.MonkeyPatch):
+    answer, cleaned = EXAMPLES[name]
+    assert module.clean(answer) == cleaned
+    monkeypatch.setattr(module, name, NEVER)
+    assert module.clean(answer) != cleaned
+
+
+@pytest.mark.parametrize("answer", [r"2\frac{1}{2}", "2 1/2"])
+def test_mixed_numbers(answer: str, monkeypatch: pytest.MonkeyPatch):
+    assert module.mixed_numbers(answer) == r"(2+\frac{1}{2})"
+    monkeypatch.setattr(module, "_MIXED", NEVER)
+    assert module.mixed_numbers(answer) == answer
+
+
+def test_adjacent_numbers(monkeypatch: pytest.MonkeyPatch):
+    assert module.has_adjacent_numbers("12 34") and not module.has_adjacent_numbers("12x 34")
+    monkeypatch.setattr(module, "_ADJACENT_NUMBERS", NEVER)
+    assert not module.has_adjacent_numbers("12 34")
+
+
+@pytest.mark.parametrize("command", module._SAME)
+def test_commands_that_mean_the_same(command: str):
+    assert module.clean(f"x{command} y") == f"x{module._SAME[command]} y"
+
+
+@pytest.mark.parametrize("character", [c for c in module._CHARACTERS if module._CHARACTERS[c]])
+def test_characters(character: str):
+    assert module.clean(f"1{character}2") == module.clean(f"1{module._CHARACTERS[character]}2")
+    assert character not in module.clean(f"1{character}2")
