@@ -19,7 +19,7 @@ from lagproof.data.samples import Sample
 from lagproof.errors import InputError, InterruptedRunError
 from lagproof.evaluation.evaluate import Ask
 from lagproof.evaluation.result import EvalResult
-from lagproof.evaluation.run import Comparison, Opened, Settings, TaskChoice, run_eval
+from lagproof.evaluation.run import Evaluation, Opened, Settings, TaskChoice, run_eval
 from lagproof.runtime.interrupt import interruptible
 
 
@@ -166,7 +166,7 @@ class Bar:
         self._row, self._what = self._progress.add_task(what, total=total, completed=done), what
 
 
-def show(comparison: Comparison, console: Console) -> None:
+def show(comparison: Evaluation, console: Console) -> None:
     """One row a model and task, of a mixture also one for each of its tasks; below, what was left out of the numbers
     and the differences to the first model."""
     short = tails(list(dict.fromkeys(model for of_model in comparison.results.values() for model in of_model)))
@@ -186,7 +186,7 @@ def show(comparison: Comparison, console: Console) -> None:
         console.print(line, highlight=False, soft_wrap=True, markup=False)
 
 
-def _left_out(comparison: Comparison, short: dict[str, str]) -> Iterator[str]:
+def _left_out(comparison: Evaluation, short: dict[str, str]) -> Iterator[str]:
     for task, of_model in comparison.results.items():
         for model, result in of_model.items():
             all_ = len(result.problems)
@@ -201,7 +201,7 @@ def _left_out(comparison: Comparison, short: dict[str, str]) -> Iterator[str]:
                 )
 
 
-def _differences(comparison: Comparison, short: dict[str, str]) -> Iterator[str]:
+def _differences(comparison: Evaluation, short: dict[str, str]) -> Iterator[str]:
     for task, gaps in comparison.differences.items():
         for gap in gaps:
             within = "" if gap.interval is None else f", 95 % {gap.interval.low:+.3f} to {gap.interval.high:+.3f}"

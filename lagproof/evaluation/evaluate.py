@@ -9,7 +9,7 @@ from typing import Protocol
 from lagproof.data.samples import Sample
 from lagproof.data.streams import Purpose, stream
 from lagproof.errors import InputError
-from lagproof.evaluation.result import EvalResult, ProblemResult, Response
+from lagproof.evaluation.result import EvalResult, ProblemResult, GradedResponse
 from lagproof.tasks.task import Answer, Messages, Problem, Task
 
 
@@ -92,7 +92,7 @@ def ask(
     k: int,
     seed: int,
     batch: int | None = None,
-) -> Iterator[tuple[list[Problem], list[Response]]]:
+) -> Iterator[tuple[list[Problem], list[GradedResponse]]]:
     """Sample and grade problems, a batch at a time.
 
     Args:
@@ -116,7 +116,7 @@ def problem_seed(seed: int, index: int) -> int:
     return stream(seed, Purpose.EVALUATE, index)
 
 
-def collect(problems: Sequence[Problem], responses: Sequence[Response], *, k: int) -> EvalResult:
+def collect(problems: Sequence[Problem], responses: Sequence[GradedResponse], *, k: int) -> EvalResult:
     """Group responses by the id of their problem.
 
     Args:
@@ -124,7 +124,7 @@ def collect(problems: Sequence[Problem], responses: Sequence[Response], *, k: in
         responses: in any order.
         k: samples that were asked for.
     """
-    grouped: dict[tuple[str, str], list[Response]] = {}
+    grouped: dict[tuple[str, str], list[GradedResponse]] = {}
     for response in responses:
         grouped.setdefault((response.task, response.problem_id), []).append(response)
     results = [
@@ -134,12 +134,12 @@ def collect(problems: Sequence[Problem], responses: Sequence[Response], *, k: in
     return EvalResult(k, results)
 
 
-def _graded(task: Task, problems: Sequence[Problem], sampled: Sequence[Sequence[Sample]]) -> list[Response]:
+def _graded(task: Task, problems: Sequence[Problem], sampled: Sequence[Sequence[Sample]]) -> list[GradedResponse]:
     pairs = [(p, number, s) for p, ss in zip(problems, sampled, strict=True) for number, s in enumerate(ss)]
     answers = [Answer(problem, sample.text, sample.finish) for problem, _, sample in pairs]
     grades = task.grade(answers)
     return [
-        Response(
+        GradedResponse(
             problem_id=problem.id,
             task=problem.task,
             sample=number,

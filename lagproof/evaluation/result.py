@@ -16,7 +16,7 @@ from lagproof.evaluation.estimates import Interval, bootstrap, majority, pass_at
 
 
 @dataclass(frozen=True)
-class Response:
+class GradedResponse:
     """One graded response.
 
     Attributes:
@@ -52,7 +52,7 @@ class ProblemResult:
     task: str
     gold: str
     k: int
-    responses: Sequence[Response]
+    responses: Sequence[GradedResponse]
 
     @property
     def missing(self) -> int:
@@ -80,7 +80,7 @@ class ProblemResult:
         return majority([r.key for r in self._came], [r.reward for r in self._came])
 
     @property
-    def _came(self) -> list[Response]:
+    def _came(self) -> list[GradedResponse]:
         return [response for response in self.responses if response.finish is not Finish.ABORTED]
 
     def row(self) -> dict[str, Any]:
@@ -218,12 +218,12 @@ class EvalResult:
         }
 
     @cached_property
-    def _responses(self) -> list[Response]:
+    def _responses(self) -> list[GradedResponse]:
         return [r for problem in self.problems for r in problem.responses if r.finish is not Finish.ABORTED]
 
 
 @dataclass(frozen=True)
-class Difference:
+class ModelDifference:
     """``other - base`` over the problems that both have, with a paired interval."""
 
     base: str
@@ -233,14 +233,14 @@ class Difference:
     interval: Interval | None
 
 
-def difference(results: Mapping[str, EvalResult], base: str, other: str, *, seed: int = 0) -> Difference | None:
+def difference(results: Mapping[str, EvalResult], base: str, other: str, *, seed: int = 0) -> ModelDifference | None:
     """Paired comparison of two models by problem id; ``None`` where they share no problem."""
     left = {(p.task, p.problem_id): p.average for p in results[base].counted}
     right = {(p.task, p.problem_id): p.average for p in results[other].counted}
     gaps = [right[key] - value for key, value in left.items() if key in right]
     if not gaps:
         return None
-    return Difference(base, other, len(gaps), float(np.mean(gaps)), bootstrap(gaps, seed=seed))
+    return ModelDifference(base, other, len(gaps), float(np.mean(gaps)), bootstrap(gaps, seed=seed))
 
 
 def _mean(values: Sequence[float]) -> float | None:

@@ -15,11 +15,11 @@ from lagproof.errors import InputError, InterruptedRunError
 from lagproof.evaluation.choices import Settings, TaskChoice, build, parse_tasks
 from lagproof.evaluation.evaluate import Ask, Encode, ask, collect, eval_problems
 from lagproof.evaluation.identity import identity
-from lagproof.evaluation.result import Difference, EvalResult, Response, difference
+from lagproof.evaluation.result import ModelDifference, EvalResult, GradedResponse, difference
 from lagproof.evaluation.store import Store, write_json
 from lagproof.tasks.task import Problem, Task
 
-__all__ = ["Comparison", "OnProgress", "Open", "Opened", "Settings", "TaskChoice", "parse_tasks", "run_eval"]
+__all__ = ["Evaluation", "OnProgress", "Open", "Opened", "Settings", "TaskChoice", "parse_tasks", "run_eval"]
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,11 @@ OnProgress = Callable[[str, str, int, int], None]
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Evaluation:
     """Every model on every task: ``results[task][model]``, and each model against the first one."""
 
     results: Mapping[str, Mapping[str, EvalResult]]
-    differences: Mapping[str, Sequence[Difference]]
+    differences: Mapping[str, Sequence[ModelDifference]]
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values for ``result.json``."""
@@ -64,7 +64,7 @@ def run_eval(
     *,
     on_progress: OnProgress = lambda model, task, done, total: None,
     interrupted: Callable[[], bool] = lambda: False,
-) -> Comparison:
+) -> Evaluation:
     """Evaluate every model on every task; what a former call has sampled is not sampled again.
 
     Args:
@@ -108,7 +108,7 @@ def run_eval(
         label: [gap for other in models[1:] if (gap := difference(of_model, models[0], other)) is not None]
         for label, of_model in results.items()
     }
-    comparison = Comparison(results, gaps)
+    comparison = Evaluation(results, gaps)
     write_json(out / "result.json", comparison.to_dict())
     return comparison
 
@@ -122,7 +122,7 @@ class _Job:
     task: Task
     store: Store
     problems: Sequence[Problem]
-    responses: list[Response]
+    responses: list[GradedResponse]
 
     @property
     def left(self) -> list[tuple[int, Problem]]:

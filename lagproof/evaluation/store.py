@@ -18,7 +18,7 @@ from lagproof.data.samples import Finish
 from lagproof.errors import RunDirError
 from lagproof.evaluation.fingerprint import Fingerprints, changes, fingerprints
 from lagproof.evaluation.identity import differences
-from lagproof.evaluation.result import Response
+from lagproof.evaluation.result import GradedResponse
 from lagproof.tasks.task import Problem
 
 SCHEMA = pa.schema(
@@ -74,7 +74,7 @@ class Store:
         except (OSError, json.JSONDecodeError) as error:
             raise RunDirError(f"{folder}: cannot be used: {error}") from error
 
-    def read(self) -> list[Response]:
+    def read(self) -> list[GradedResponse]:
         """Every sample so far, each once: what :meth:`finish` had copied when it was killed may lie in two files.
 
         Raises:
@@ -83,7 +83,7 @@ class Store:
         found = [_response(row) for file in self._files() for row in _read(file)]
         return list({(r.task, r.problem_id, r.sample): r for r in found}.values())
 
-    def append(self, responses: Sequence[Response]) -> None:
+    def append(self, responses: Sequence[GradedResponse]) -> None:
         """Write a batch: all of it or nothing."""
         number = len(list(self._folder.glob("part-*.parquet")))
         self._write(self._folder / f"part-{number:06d}.parquet", responses)
@@ -108,7 +108,7 @@ class Store:
         whole = self._folder / "samples.parquet"
         return ([whole] if whole.exists() else []) + sorted(self._folder.glob("part-*.parquet"))
 
-    def _write(self, file: Path, responses: Sequence[Response]) -> None:
+    def _write(self, file: Path, responses: Sequence[GradedResponse]) -> None:
         temporary = file.with_suffix(".tmp")
         try:
             pq.write_table(pa.Table.from_pylist([_row(r) for r in responses], schema=SCHEMA), temporary)
@@ -162,10 +162,10 @@ def _read(file: Path) -> list[dict[str, Any]]:
         raise RunDirError(f"{file}: cannot be read: {error}; take it away to ask its problems again") from error
 
 
-def _row(response: Response) -> dict[str, Any]:
+def _row(response: GradedResponse) -> dict[str, Any]:
     return {**vars(response), "reward": None if math.isnan(response.reward) else response.reward}
 
 
-def _response(row: Mapping[str, Any]) -> Response:
+def _response(row: Mapping[str, Any]) -> GradedResponse:
     reward = math.nan if row["reward"] is None else row["reward"]
-    return Response(**{**row, "reward": reward, "finish": Finish(row["finish"])})
+    return GradedResponse(**{**row, "reward": reward, "finish": Finish(row["finish"])})

@@ -37,7 +37,7 @@ from lagproof.experiments.statistics import NUMBERS, RunSummary, paired
 from lagproof.runs.reading import RunData
 
 
-class Kind(StrEnum):
+class ClaimKind(StrEnum):
     """See the head of this module."""
 
     COLLAPSES = "collapses"
@@ -49,7 +49,7 @@ class Kind(StrEnum):
     BEYOND = "beyond"
 
 
-class Verdict(StrEnum):
+class ClaimVerdict(StrEnum):
     """What the runs say of a claim."""
 
     HOLDS = "holds"
@@ -58,8 +58,8 @@ class Verdict(StrEnum):
 
 
 COMMON = ("text", "kind", "entries", "lags")
-DIFFERENCES = (Kind.HIGHER, Kind.LOWER, Kind.EQUAL)
-BOUNDS = (Kind.WITHIN, Kind.BEYOND)
+DIFFERENCES = (ClaimKind.HIGHER, ClaimKind.LOWER, ClaimKind.EQUAL)
+BOUNDS = (ClaimKind.WITHIN, ClaimKind.BEYOND)
 MIN_SEEDS = 2
 RULE = (
     "A claim holds where each line below it does, and does not hold where one line does not. Collapse: all seeds of a "
@@ -83,7 +83,7 @@ class Claim:
     """
 
     text: str
-    kind: Kind
+    kind: ClaimKind
     entries: tuple[str, ...]
     lags: tuple[LagName, ...]
     metric: str | None = None
@@ -104,7 +104,7 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Part:
+class ClaimPart:
     """One entry at one lag.
 
     Attributes:
@@ -118,7 +118,7 @@ class Part:
 
     label: str
     lag: LagName
-    verdict: Verdict
+    verdict: ClaimVerdict
     said: str
     value: float | None = None
     interval: tuple[float, float] | None = None
@@ -135,8 +135,8 @@ class Judged:
     """A claim and what became of it."""
 
     claim: Claim
-    verdict: Verdict
-    parts: tuple[Part, ...]
+    verdict: ClaimVerdict
+    parts: tuple[ClaimPart, ...]
 
 
 def parse(item: object, key: str) -> Claim:
@@ -153,9 +153,9 @@ def parse(item: object, key: str) -> Claim:
     if not isinstance(item, Mapping):
         raise ConfigError(f"{key} = {item!r}: must be a table, for example {{text = '...', kind = 'holds', ...}}")
     kind = item.get("kind")
-    if kind not in list(Kind):
-        raise UnknownNameError(f"{key}.kind", str(kind), [str(k) for k in Kind])
-    kind = Kind(kind)
+    if kind not in list(ClaimKind):
+        raise UnknownNameError(f"{key}.kind", str(kind), [str(k) for k in ClaimKind])
+    kind = ClaimKind(kind)
     needed, allowed = _keys(kind)
     for name in item:
         if name not in allowed:
@@ -194,7 +194,7 @@ def judge(claims: Iterable[Claim], runs: Sequence[RunData], summaries: Sequence[
 
 
 def _judge(claim: Claim, runs: Sequence[RunData], summaries: Sequence[RunSummary]) -> Judged:
-    parts: list[Part] = []
+    parts: list[ClaimPart] = []
     for label in claim.entries:
         for lag in claim.lags:
             if claim.kind in BOUNDS:
@@ -206,27 +206,27 @@ def _judge(claim: Claim, runs: Sequence[RunData], summaries: Sequence[RunSummary
     return Judged(claim, _all(part.verdict for part in parts), tuple(parts))
 
 
-def _all(found: Iterable[Verdict]) -> Verdict:
+def _all(found: Iterable[ClaimVerdict]) -> ClaimVerdict:
     verdicts = set(found)
-    if Verdict.FAILS in verdicts:
-        return Verdict.FAILS
-    return Verdict.UNDECIDED if Verdict.UNDECIDED in verdicts else Verdict.HOLDS
+    if ClaimVerdict.FAILS in verdicts:
+        return ClaimVerdict.FAILS
+    return ClaimVerdict.UNDECIDED if ClaimVerdict.UNDECIDED in verdicts else ClaimVerdict.HOLDS
 
 
-def _fate(claim: Claim, label: str, lag: LagName, summaries: Sequence[RunSummary]) -> Part:
+def _fate(claim: Claim, label: str, lag: LagName, summaries: Sequence[RunSummary]) -> ClaimPart:
     found = [s.collapsed for s in summaries if (s.label, s.lag) == (label, lag) and s.collapsed is not None]
     if not found:
         return _nothing(label, lag, "no run with an evaluation has ended")
     fallen, seeds = sum(found), len(found)
     said = f"{label} at lag {lag}: {fallen} of {_seeds(seeds)} collapsed"
     if seeds < MIN_SEEDS or 0 < fallen < seeds:
-        verdict = Verdict.UNDECIDED
+        verdict = ClaimVerdict.UNDECIDED
     else:
-        verdict = Verdict.HOLDS if bool(fallen) == (claim.kind is Kind.COLLAPSES) else Verdict.FAILS
-    return Part(label, lag, verdict, said, fallen / seeds, None, seeds)
+        verdict = ClaimVerdict.HOLDS if bool(fallen) == (claim.kind is ClaimKind.COLLAPSES) else ClaimVerdict.FAILS
+    return ClaimPart(label, lag, verdict, said, fallen / seeds, None, seeds)
 
 
-def _difference(claim: Claim, label: str, lag: LagName, summaries: Sequence[RunSummary]) -> Part:
+def _difference(claim: Claim, label: str, lag: LagName, summaries: Sequence[RunSummary]) -> ClaimPart:
     assert claim.than is not None and claim.metric is not None
     members = [s for s in summaries if s.lag == lag and s.label in (label, claim.than)]
     found = next((d for d in paired(members, {label: claim.than}) if claim.metric in d.estimates), None)
@@ -237,59 +237,59 @@ def _difference(claim: Claim, label: str, lag: LagName, summaries: Sequence[RunS
     if estimate.interval is not None:
         said += f" [{estimate.interval[0]:+.4f}, {estimate.interval[1]:+.4f}]"
     verdict = _of_interval(claim.kind, estimate.mean, estimate.interval, claim.margin)
-    return Part(label, lag, verdict, f"{said}, {_seeds(estimate.n)}", estimate.mean, estimate.interval, estimate.n)
+    return ClaimPart(label, lag, verdict, f"{said}, {_seeds(estimate.n)}", estimate.mean, estimate.interval, estimate.n)
 
 
-def _of_interval(kind: Kind, mean: float, interval: tuple[float, float] | None, margin: float) -> Verdict:
+def _of_interval(kind: ClaimKind, mean: float, interval: tuple[float, float] | None, margin: float) -> ClaimVerdict:
     """Whether a difference is above 0 by the margin, below it, or within it."""
     if interval is None:
-        return Verdict.UNDECIDED
+        return ClaimVerdict.UNDECIDED
     low, high = interval
-    if kind is Kind.EQUAL:
+    if kind is ClaimKind.EQUAL:
         if -margin <= low and high <= margin:
-            return Verdict.HOLDS
-        return Verdict.FAILS if low > margin or high < -margin else Verdict.UNDECIDED
-    if kind is Kind.LOWER:
+            return ClaimVerdict.HOLDS
+        return ClaimVerdict.FAILS if low > margin or high < -margin else ClaimVerdict.UNDECIDED
+    if kind is ClaimKind.LOWER:
         mean, low, high = -mean, -high, -low
     if high <= 0.0 or high < margin:
-        return Verdict.FAILS
-    return Verdict.HOLDS if low > 0.0 and mean >= margin else Verdict.UNDECIDED
+        return ClaimVerdict.FAILS
+    return ClaimVerdict.HOLDS if low > 0.0 and mean >= margin else ClaimVerdict.UNDECIDED
 
 
-def _bound(claim: Claim, label: str, lag: LagName, runs: Sequence[RunData]) -> Part:
+def _bound(claim: Claim, label: str, lag: LagName, runs: Sequence[RunData]) -> ClaimPart:
     assert claim.metric is not None and claim.limit is not None
     members = [run.series(claim.metric)[1] for run in runs if (run.label, run.lag) == (label, lag)]
     largest = [max(map(abs, values)) for values in members if values]
     if not largest:
         return _nothing(label, lag, f"no run with {claim.metric} has ended")
-    if claim.kind is Kind.WITHIN:
+    if claim.kind is ClaimKind.WITHIN:
         value = max(largest)
-        verdict = Verdict.HOLDS if value <= claim.limit else Verdict.FAILS
+        verdict = ClaimVerdict.HOLDS if value <= claim.limit else ClaimVerdict.FAILS
         what = "of any step"
     else:
         value = min(largest)
-        verdict = Verdict.HOLDS if value > claim.limit else Verdict.FAILS
+        verdict = ClaimVerdict.HOLDS if value > claim.limit else ClaimVerdict.FAILS
         what = "of every run at least"
     said = f"{label} at lag {lag}: largest |{claim.metric}| {what} {value:.2g}, {_seeds(len(largest))}"
-    return Part(label, lag, verdict, said, value, None, len(largest))
+    return ClaimPart(label, lag, verdict, said, value, None, len(largest))
 
 
-def _nothing(label: str, lag: LagName, why: str) -> Part:
-    return Part(label, lag, Verdict.UNDECIDED, f"{label} at lag {lag}: {why}")
+def _nothing(label: str, lag: LagName, why: str) -> ClaimPart:
+    return ClaimPart(label, lag, ClaimVerdict.UNDECIDED, f"{label} at lag {lag}: {why}")
 
 
 def _seeds(n: int) -> str:
     return f"{n} seed{'' if n == 1 else 's'}"
 
 
-def _keys(kind: Kind) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _keys(kind: ClaimKind) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The keys that a claim of this kind must have, and those that it may have."""
     if kind in BOUNDS:
         needed = (*COMMON, "metric", "limit")
         return needed, needed
     if kind in DIFFERENCES:
         allowed = (*COMMON, "metric", "than", "margin")
-        return allowed if kind is Kind.EQUAL else allowed[:-1], allowed
+        return allowed if kind is ClaimKind.EQUAL else allowed[:-1], allowed
     return COMMON, COMMON
 
 

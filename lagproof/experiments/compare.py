@@ -15,7 +15,7 @@ from lagproof.experiments import grid as grids
 from lagproof.experiments import tables
 from lagproof.experiments.comparison import Comparison, cell_dir, open_or_create, read_comparison
 from lagproof.experiments.grid import Cell, Grid
-from lagproof.experiments.pool import TRAIN, Outcome, run_jobs
+from lagproof.experiments.pool import TRAIN, CellOutcome, run_jobs
 from lagproof.experiments.progress import watching
 from lagproof.experiments.worker import Ending, Job
 from lagproof.runs.reading import is_run
@@ -90,7 +90,7 @@ def cores() -> int:
 
 def _run_missing(
     grid: Grid, out: Path, num_workers: int, console: Console, train: str
-) -> tuple[list[Outcome], list[str]]:
+) -> tuple[list[CellOutcome], list[str]]:
     unfinished = read_comparison(out).unfinished
     started = [cell for cell in unfinished if is_run(cell_dir(out, cell))]
     fresh = [cell for cell in unfinished if cell not in started]
@@ -113,7 +113,7 @@ def _job(grid: Grid, out: Path, cell: Cell) -> Job:
     return Job(cell.name, grid.config(cell, where), resume)
 
 
-def _say_failures(outcomes: Sequence[Outcome], names: Sequence[str], out: Path, console: Console) -> int:
+def _say_failures(outcomes: Sequence[CellOutcome], names: Sequence[str], out: Path, console: Console) -> int:
     failed: dict[str, list[str]] = {}
     for outcome in outcomes:
         if outcome.ending is Ending.FAILED:

@@ -11,7 +11,7 @@ from lagproof.errors import RunDirError
 from lagproof.experiments.claims import Claim, Judged, judge
 from lagproof.experiments.grid import Cell, Grid, from_tree
 from lagproof.experiments.lags import rank
-from lagproof.experiments.statistics import CellSummary, Difference, RunSummary, over_seeds, paired, summarise
+from lagproof.experiments.statistics import CellSummary, PairedDifference, RunSummary, over_seeds, paired, summarise
 from lagproof.runs.reading import RunData, is_run, read_run
 
 GRID_FILE = "compare.toml"
@@ -33,7 +33,7 @@ class Findings:
 
     runs: tuple[RunSummary, ...]
     cells: tuple[CellSummary, ...]
-    differences: tuple[Difference, ...]
+    differences: tuple[PairedDifference, ...]
     unfinished: tuple[str, ...]
     claims: tuple[Judged, ...] = ()
 

@@ -49,7 +49,7 @@ SET_BY_GRID = {
 
 
 @dataclass(frozen=True)
-class Entry:
+class GridEntry:
     """One line of a comparison: an objective with its options.
 
     Attributes:
@@ -83,7 +83,7 @@ class Lag:
 class Cell:
     """One run of a comparison."""
 
-    entry: Entry
+    entry: GridEntry
     lag: LagName
     seed: int
 
@@ -110,7 +110,7 @@ class Grid:
 
     name: str
     title: str
-    entries: tuple[Entry, ...]
+    entries: tuple[GridEntry, ...]
     lags: tuple[Lag, ...]
     base: Config
     command: str | None = None
@@ -242,7 +242,7 @@ def _base(tree: Mapping[str, Any]) -> Config:
     return from_dict(Config, {k: v for k, v in tree.items() if k not in GRID_KEYS})
 
 
-def _entry(item: object, key: str, common_baseline: str | None) -> Entry:
+def _entry(item: object, key: str, common_baseline: str | None) -> GridEntry:
     if isinstance(item, str):
         item = {"name": item}
     if not isinstance(item, Mapping) or not isinstance(item.get("name"), str):
@@ -255,7 +255,7 @@ def _entry(item: object, key: str, common_baseline: str | None) -> Entry:
     if not isinstance(label, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._=+-]*", label):
         raise ConfigError(f"{key}.label = {label!r}: must be letters, digits and . _ = + - (it names directories)")
     baseline = text_at(item, "baseline", key) or common_baseline
-    return Entry(label, name, dict(options), None if baseline == label else baseline)
+    return GridEntry(label, name, dict(options), None if baseline == label else baseline)
 
 
 def _lag(item: object, key: str, common: tuple[int, ...] | None) -> Lag:

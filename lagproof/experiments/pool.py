@@ -39,7 +39,7 @@ ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TOKENIZERS_PARALL
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CellOutcome:
     """How one job ended.
 
     Attributes:
@@ -62,7 +62,7 @@ class View(Protocol):
 
     def step(self, job: Job, row: Mapping[str, Any]) -> None: ...
 
-    def ended(self, job: Job, outcome: Outcome) -> None: ...
+    def ended(self, job: Job, outcome: CellOutcome) -> None: ...
 
     def tick(self) -> None: ...
 
@@ -70,7 +70,7 @@ class View(Protocol):
 
 
 @dataclass
-class _Worker:
+class _CellWorker:
     process: BaseProcess
     connection: Connection
     job: int | None = None
@@ -84,7 +84,7 @@ class _Stop:
     asked: int = 0
 
 
-def run_jobs(jobs: Sequence[Job], num_workers: int, logs: Path, view: View, train: str = TRAIN) -> list[Outcome]:
+def run_jobs(jobs: Sequence[Job], num_workers: int, logs: Path, view: View, train: str = TRAIN) -> list[CellOutcome]:
     """Run all jobs, each worker taking the next one as it becomes free.
 
     Args:
@@ -112,12 +112,12 @@ class _Pool:
     def __init__(self, jobs: Sequence[Job], logs: Path, view: View, train: str) -> None:
         self._jobs, self._logs, self._view, self._train = jobs, logs, view, train
         self._waiting = list(range(len(jobs)))
-        self._workers: list[_Worker] = []
+        self._workers: list[_CellWorker] = []
         self._context = multiprocessing.get_context("spawn")
 
-    def run(self, num_workers: int, stop: _Stop) -> list[Outcome]:
+    def run(self, num_workers: int, stop: _Stop) -> list[CellOutcome]:
         self._workers = [self._spawn() for _ in range(num_workers)]
-        outcomes: list[Outcome] = []
+        outcomes: list[CellOutcome] = []
         told = 0
         while True:
             if stop.asked > told:
@@ -146,13 +146,13 @@ class _Pool:
             worker.process.join()
             worker.process.close()
 
-    def _spawn(self) -> _Worker:
+    def _spawn(self) -> _CellWorker:
         ours, theirs = self._context.Pipe()
         process = self._context.Process(target=work, args=(theirs, self._train), name="lagproof-cell")
         with _child_environment():
             process.start()
         theirs.close()
-        return _Worker(process, ours)
+        return _CellWorker(process, ours)
 
     def _give(self) -> None:
         """A waiting job to every idle worker; a worker that has died is replaced first."""
@@ -168,7 +168,7 @@ class _Pool:
             with contextlib.suppress(OSError):  # it died just now: its sentinel is ready, and the job fails with that
                 worker.connection.send((job, self._logs / f"{job.name}.log"))
 
-    def _hear(self, worker: _Worker, *, stopping: bool) -> Outcome | None:
+    def _hear(self, worker: _CellWorker, *, stopping: bool) -> CellOutcome | None:
         """Read what a busy worker has sent; the outcome of its job if it has ended."""
         number = worker.job
         assert number is not None
@@ -180,7 +180,7 @@ class _Pool:
                 if isinstance(message, tuple):
                     ending, reason = message
                     worker.job = None
-                    return Outcome(number, ending, reason, time.monotonic() - worker.since)
+                    return CellOutcome(number, ending, reason, time.monotonic() - worker.since)
                 self._view.step(self._jobs[number], message)
         except (EOFError, OSError):
             worker.process.join()
@@ -188,7 +188,7 @@ class _Pool:
             return None
         worker.job = None
         ending = Ending.INTERRUPTED if stopping else Ending.FAILED
-        return Outcome(number, ending, _cause_of_death(worker.process.exitcode), time.monotonic() - worker.since)
+        return CellOutcome(number, ending, _cause_of_death(worker.process.exitcode), time.monotonic() - worker.since)
 
     def _pass_on(self, stop: _Stop) -> None:
         if stop.asked > 1:

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from lagproof.experiments.pool import Outcome, View
+from lagproof.experiments.pool import CellOutcome, View
 from lagproof.experiments.worker import Ending, Job
 
 HEARTBEAT_LINE_S = 30.0
@@ -34,7 +34,7 @@ class Tally:
         self.steps[job.name] = row["step"]
         self._last.setdefault(job.name, {}).update(row)
 
-    def end(self, job: Job, outcome: Outcome) -> str:
+    def end(self, job: Job, outcome: CellOutcome) -> str:
         """One line about a job that has ended."""
         self.running.pop(job.name, None)
         if outcome.ending is Ending.FINISHED:
@@ -79,7 +79,7 @@ class Lines:
     def step(self, job: Job, row: Mapping[str, Any]) -> None:
         self._tally.see(job, row)
 
-    def ended(self, job: Job, outcome: Outcome) -> None:
+    def ended(self, job: Job, outcome: CellOutcome) -> None:
         self.say(self._tally.end(job, outcome))
 
     def tick(self) -> None:
@@ -109,7 +109,7 @@ class Bars:
         seen = self._tally.seen(job, ("reward", "d_bar"))
         self._progress.update(self._tasks[job.name], completed=row["step"], seen=seen)
 
-    def ended(self, job: Job, outcome: Outcome) -> None:
+    def ended(self, job: Job, outcome: CellOutcome) -> None:
         self._progress.remove_task(self._tasks.pop(job.name))
         style = "red" if outcome.ending is Ending.FAILED else None
         line = self._tally.end(job, outcome)

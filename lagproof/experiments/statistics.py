@@ -106,7 +106,7 @@ class CellSummary:
 
 
 @dataclass(frozen=True)
-class Difference:
+class PairedDifference:
     """An objective minus its baseline at one lag, seed by seed.
 
     Attributes:
@@ -163,7 +163,7 @@ def over_seeds(runs: Iterable[RunSummary]) -> list[CellSummary]:
     return [_cell(label, lag, members) for (label, lag), members in cells.items()]
 
 
-def paired(runs: Sequence[RunSummary], baselines: Mapping[str, str]) -> list[Difference]:
+def paired(runs: Sequence[RunSummary], baselines: Mapping[str, str]) -> list[PairedDifference]:
     """Differences over the seeds that an objective shares with its baseline.
 
     Args:
@@ -171,7 +171,7 @@ def paired(runs: Sequence[RunSummary], baselines: Mapping[str, str]) -> list[Dif
         baselines: label of the baseline by label; labels without one have no difference.
     """
     by_key = {(run.label, run.lag, run.seed): run for run in runs}
-    out: list[Difference] = []
+    out: list[PairedDifference] = []
     for label, lag in dict.fromkeys((run.label, run.lag) for run in runs):
         baseline = baselines.get(label)
         if baseline is None:
@@ -182,7 +182,7 @@ def paired(runs: Sequence[RunSummary], baselines: Mapping[str, str]) -> list[Dif
         if seeds:
             pairs = [(by_key[label, lag, seed].values, by_key[baseline, lag, seed].values) for seed in seeds]
             estimates = _estimates([{k: ours[k] - theirs[k] for k in ours.keys() & theirs} for ours, theirs in pairs])
-            out.append(Difference(label, baseline, lag, seeds, estimates))
+            out.append(PairedDifference(label, baseline, lag, seeds, estimates))
     return out
 
 

@@ -26,7 +26,7 @@ from lagproof.experiments.statistics import (
     COLLAPSE_RULE,
     CONFIDENCE,
     CellSummary,
-    Difference,
+    PairedDifference,
     Estimate,
 )
 
@@ -196,7 +196,7 @@ def _mismatch_table(cells: Sequence[CellSummary]) -> Table:
     return table
 
 
-def _difference_table(differences: Sequence[Difference]) -> Table:
+def _difference_table(differences: Sequence[PairedDifference]) -> Table:
     with_interval = any(len(difference.seeds) > 1 for difference in differences)
     columns = ["objective", "minus", "lag"]
     for heading, _ in DIFFERENCES.values():

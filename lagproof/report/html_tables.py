@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from lagproof.experiments.claims import Judged, Verdict
+from lagproof.experiments.claims import Judged, ClaimVerdict
 from lagproof.experiments.comparison import Findings
 from lagproof.experiments.tables import NOTHING, any_alarm, collapsed, interval, notes, number, rang
 from lagproof.report.page import swatch
@@ -90,7 +90,7 @@ def differences(findings: Findings, keys: Mapping[str, int]) -> str:
 
 MAX_OPEN = 4
 """Lines of numbers that a claim shows without being asked."""
-CLASSES = {Verdict.HOLDS: "yes", Verdict.FAILS: "no", Verdict.UNDECIDED: "open"}
+CLASSES = {ClaimVerdict.HOLDS: "yes", ClaimVerdict.FAILS: "no", ClaimVerdict.UNDECIDED: "open"}
 
 
 def claims(findings: Findings) -> str:

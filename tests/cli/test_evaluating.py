@@ -21,8 +21,8 @@ from lagproof.cli.evaluating import Bar, Lines, display, evaluate, opened, show,
 from lagproof.data.samples import Finish
 from lagproof.errors import InputError, InterruptedRunError
 from lagproof.evaluation.estimates import Interval
-from lagproof.evaluation.result import Difference, EvalResult, ProblemResult, Response
-from lagproof.evaluation.run import Comparison, Settings, parse_tasks
+from lagproof.evaluation.result import ModelDifference, EvalResult, ProblemResult, GradedResponse
+from lagproof.evaluation.run import Evaluation, Settings, parse_tasks
 from lagproof.runtime.interrupt import interruptible
 
 SETTINGS = Settings(k=2, prompts=3, max_tokens=12, batch=2)
@@ -47,25 +47,25 @@ def test_models_are_told_apart_by_the_end_of_their_paths(models: list[str], expe
 
 def result(**rewards: float) -> EvalResult:
     def problem(task: str, reward: float) -> ProblemResult:
-        said = Response("1", task, 0, reward, "", "1", 4, Finish.STOP, "", "1")
+        said = GradedResponse("1", task, 0, reward, "", "1", 4, Finish.STOP, "", "1")
         return ProblemResult("1", task, "1", 1, [said])
 
     return EvalResult(1, [problem(task, reward) for task, reward in rewards.items()])
 
 
-def shown(comparison: Comparison) -> list[str]:
+def shown(comparison: Evaluation) -> list[str]:
     text = io.StringIO()
     show(comparison, Console(file=text, width=120))
     return [line for line in text.getvalue().splitlines() if line.strip() and "\u2500" not in line]
 
 
-def table(comparison: Comparison) -> list[list[str]]:
+def table(comparison: Evaluation) -> list[list[str]]:
     return [line.split()[:3] for line in shown(comparison)]
 
 
 def test_a_mixture_has_a_row_for_each_of_its_tasks() -> None:
     models = {f"{run}/step-000040": result(easy=1.0, hard=0.0) for run in "ab"}
-    found = table(Comparison({"mixture": models, "[x]": {"a/step-000040": result(t=1.0)}}, {}))
+    found = table(Evaluation({"mixture": models, "[x]": {"a/step-000040": result(t=1.0)}}, {}))
     assert found[1:] == [
         ["mixture", "a/step-000040", "0.500"],
         ["easy", "a/step-000040", "1.000"],
@@ -79,22 +79,25 @@ def test_a_mixture_has_a_row_for_each_of_its_tasks() -> None:
 
 def test_what_was_left_out_of_the_numbers_is_said() -> None:
     def problem(name: str, *rewards: float) -> ProblemResult:
-        said = [Response(name, "t", i, r, "", "1", 4, Finish.STOP, "", "1") for i, r in enumerate(rewards)]
+        said = [GradedResponse(name, "t", i, r, "", "1", 4, Finish.STOP, "", "1") for i, r in enumerate(rewards)]
         return ProblemResult(name, "t", "1", 2, said)
 
     whole = EvalResult(2, [problem("a", 1.0, 0.0)])
     some = EvalResult(2, [problem("a", 1.0), problem("b"), problem("c", math.nan, math.nan)])
-    _, *_, skipped, missing = shown(Comparison({"[t]": {"x/whole": whole, "x/some": some}}, {}))
+    _, *_, skipped, missing = shown(Evaluation({"[t]": {"x/whole": whole, "x/some": some}}, {}))
     assert skipped == "[t] some: 1 of 3 problems skipped: their right answer cannot be read"
     assert missing == "[t] some: 3 of 6 samples missing: they count as wrong"
-    assert len(shown(Comparison({"t": {"whole": whole}}, {}))) == 2
+    assert len(shown(Evaluation({"t": {"whole": whole}}, {}))) == 2
 
 
 def test_differences_have_the_short_names_of_the_table() -> None:
     base, other = "a/long/path/to/checkpoints/step-000010", "another/long/path/to/checkpoints/step-000020"
     results = {"t": {base: result(t=0.0), other: result(t=1.0)}}
-    gaps = [Difference(base, other, 16, -0.125, Interval(-0.359, 0.094)), Difference(base, other, 16, 1.0, None)]
-    assert shown(Comparison(results, {"t": gaps}))[-2:] == [
+    gaps = [
+        ModelDifference(base, other, 16, -0.125, Interval(-0.359, 0.094)),
+        ModelDifference(base, other, 16, 1.0, None),
+    ]
+    assert shown(Evaluation(results, {"t": gaps}))[-2:] == [
         "t: step-000020 - step-000010 = -0.125, 95 % -0.359 to +0.094, 16 problems",
         "t: step-000020 - step-000010 = +1.000, 16 problems",
     ]
@@ -259,5 +262,5 @@ def test_ctrl_c_while_it_loads_or_again_within_a_batch_stops_at_once(
 def test_names_of_models_are_folded_and_never_cut() -> None:
     text = io.StringIO()
     names = [f"a/checkpoints-of-a-long-name-{end}" for end in "XY"]
-    show(Comparison({"arithmetic": {name: result(t=1.0) for name in names}}, {}), Console(file=text, width=70))
+    show(Evaluation({"arithmetic": {name: result(t=1.0) for name in names}}, {}), Console(file=text, width=70))
     assert "\u2026" not in text.getvalue() and re.search("X.*Y", text.getvalue(), re.DOTALL)

@@ -22,7 +22,7 @@ from lagproof.config import Config, parse_override
 from lagproof.data.samples import Finish, Group, Sample
 from lagproof.errors import InputError
 from lagproof.evaluation.estimates import bootstrap
-from lagproof.evaluation.result import Difference, EvalResult, ProblemResult, Response
+from lagproof.evaluation.result import ModelDifference, EvalResult, ProblemResult, GradedResponse
 from lagproof.evaluation.run import Settings, parse_tasks
 from lagproof.evaluation.store import SCHEMA
 from lagproof.grading.constants import MAX_RESULT_DIGITS
@@ -241,8 +241,8 @@ class TestMixtures:
         assert by_task([Group(0, "x", samples, {"task": "a"})]) == {}
 
 
-def response(task: str, sample: int, worth: float = 1.0) -> Response:
-    return Response("x", task, sample, worth, "correct", "1", 1, Finish.STOP, "1", "1")
+def response(task: str, sample: int, worth: float = 1.0) -> GradedResponse:
+    return GradedResponse("x", task, sample, worth, "correct", "1", 1, Finish.STOP, "1", "1")
 
 
 class TestRewards:
@@ -323,7 +323,9 @@ class TestCommands:
         (sentence,) = re.findall(r"^A result has (.*?)\.\n", TEXT, re.MULTILINE | re.DOTALL)
         numbers, gap = (listed(part) for part in sentence.split("; a difference"))
         assert list(whole["results"]["arithmetic"]["tiny-moe"]) == numbers
-        assert list(whole["differences"]["arithmetic"][0]) == gap == [f.name for f in dataclasses.fields(Difference)]
+        assert (
+            list(whole["differences"]["arithmetic"][0]) == gap == [f.name for f in dataclasses.fields(ModelDifference)]
+        )
         assert "avg@4" in capsys.readouterr().out
 
 

@@ -9,11 +9,11 @@ import pytest
 
 from lagproof.data.samples import Finish
 from lagproof.evaluation.evaluate import collect
-from lagproof.evaluation.result import EvalResult, ProblemResult, Response, difference
+from lagproof.evaluation.result import EvalResult, ProblemResult, GradedResponse, difference
 from lagproof.tasks.task import Problem
 
 
-def response(problem: str, sample: int = 0, reward: float = 1.0, **other: object) -> Response:
+def response(problem: str, sample: int = 0, reward: float = 1.0, **other: object) -> GradedResponse:
     values: dict[str, object] = {
         "task": "t",
         "reason": "correct" if reward == 1 else "wrong",
@@ -23,7 +23,7 @@ def response(problem: str, sample: int = 0, reward: float = 1.0, **other: object
         "text": "same text",
         "gold": "5",
     }
-    return Response(problem, sample=sample, reward=reward, **{**values, **other})  # type: ignore[arg-type]
+    return GradedResponse(problem, sample=sample, reward=reward, **{**values, **other})  # type: ignore[arg-type]
 
 
 def problems(*names: str) -> list[Problem]:

@@ -11,14 +11,14 @@ import pytest
 from rich.console import Console
 
 from lagproof.errors import ConfigError, UnknownNameError
-from lagproof.experiments.claims import Verdict, judge, parse
+from lagproof.experiments.claims import ClaimVerdict, judge, parse
 from lagproof.experiments.comparison import Comparison
 from lagproof.experiments.grid import from_tree, load
 from lagproof.experiments.statistics import summarise
 from lagproof.experiments.tables import save, show
 from lagproof.runs.reading import RunData
 
-HOLDS, FAILS, UNDECIDED = Verdict.HOLDS, Verdict.FAILS, Verdict.UNDECIDED
+HOLDS, FAILS, UNDECIDED = ClaimVerdict.HOLDS, ClaimVerdict.FAILS, ClaimVerdict.UNDECIDED
 FATE: dict[str, Any] = {"text": "t", "kind": "collapses", "entries": ["a"], "lags": [8]}
 ABOVE: dict[str, Any] = FATE | {"kind": "higher", "metric": "accuracy", "than": "b"}
 BOUND: dict[str, Any] = FATE | {"kind": "within", "metric": "loss", "limit": 0.5}
@@ -34,7 +34,7 @@ def run(
     return RunData(Path("x"), label, lag, seed, {"steps": 6}, rows, result={"success": True})
 
 
-def verdict(claim: dict[str, Any], runs: list[RunData]) -> Verdict:
+def verdict(claim: dict[str, Any], runs: list[RunData]) -> ClaimVerdict:
     (judged,) = judge([parse(claim, "claims[0]")], runs, [summarise(r) for r in runs])
     return judged.verdict
 
@@ -53,7 +53,7 @@ def fates(*collapsed: bool) -> list[RunData]:
         ((), (UNDECIDED, UNDECIDED)),
     ],
 )
-def test_collapse_needs_all_seeds(collapsed: tuple[bool, ...], expected: tuple[Verdict, Verdict]) -> None:
+def test_collapse_needs_all_seeds(collapsed: tuple[bool, ...], expected: tuple[ClaimVerdict, ClaimVerdict]) -> None:
     runs = fates(*collapsed)
     assert (verdict(FATE, runs), verdict(FATE | {"kind": "holds"}, runs)) == expected
 
@@ -85,7 +85,7 @@ def pairs(*differences: float) -> list[RunData]:
         ("equal", 0.05, (0.0,), UNDECIDED),
     ],
 )
-def test_differences(kind: str, margin: float, differences: tuple[float, ...], expected: Verdict) -> None:
+def test_differences(kind: str, margin: float, differences: tuple[float, ...], expected: ClaimVerdict) -> None:
     assert verdict(ABOVE | {"kind": kind, "margin": margin}, pairs(*differences)) is expected
 
 
@@ -101,7 +101,9 @@ def test_a_difference_takes_only_seeds_that_both_have() -> None:
     ("losses", "within", "beyond"),
     [((0.5, -0.5), HOLDS, FAILS), ((0.1, -0.6), FAILS, FAILS), ((0.6, -0.7), FAILS, HOLDS), ((), UNDECIDED, UNDECIDED)],
 )
-def test_bounds_look_at_every_step_of_every_run(losses: tuple[float, ...], within: Verdict, beyond: Verdict) -> None:
+def test_bounds_look_at_every_step_of_every_run(
+    losses: tuple[float, ...], within: ClaimVerdict, beyond: ClaimVerdict
+) -> None:
     runs = [run("a", seed, 0.5, loss=loss) for seed, loss in enumerate(losses)]
     assert (verdict(BOUND, runs), verdict(BOUND | {"kind": "beyond"}, runs)) == (within, beyond)
 

@@ -7,7 +7,7 @@ import io
 from rich.console import Console
 
 from lagproof.config import Config
-from lagproof.experiments.pool import Outcome
+from lagproof.experiments.pool import CellOutcome
 from lagproof.experiments.progress import Bars, Lines, Tally, watching
 from lagproof.experiments.worker import Ending, Job
 
@@ -25,8 +25,8 @@ def test_a_line_for_each_cell_that_ends() -> None:
     view.step(JOBS[0], {"step": 230, "reward": 0.5, "d_bar": 0.0512345, "eval/accuracy": 0.61})
     view.step(JOBS[0], {"step": 240, "reward": 0.5, "d_bar": 0.0412345})
     view.tick()
-    view.ended(JOBS[0], Outcome(0, Ending.FINISHED, "finished", 41.4))
-    view.ended(JOBS[1], Outcome(1, Ending.FAILED, "ConfigError: no such model [x]", 0.6))
+    view.ended(JOBS[0], CellOutcome(0, Ending.FINISHED, "finished", 41.4))
+    view.ended(JOBS[1], CellOutcome(1, Ending.FAILED, "ConfigError: no such model [x]", 0.6))
     assert lines(text) == [
         "[11/12] sat-grpo-lag16-seed4: 41 s, accuracy 0.61 d_bar 0.0412",
         "[12/12] grpo-lag1-seed0: failed after 1 s: ConfigError: no such model [x]",
@@ -48,7 +48,7 @@ def test_a_heartbeat_says_what_runs() -> None:
 def test_an_interrupted_cell_is_not_done() -> None:
     tally = Tally(JOBS, 2)
     tally.see(JOBS[0], {"step": 7})
-    said = tally.end(JOBS[0], Outcome(0, Ending.INTERRUPTED, "asked to stop", 3.0))
+    said = tally.end(JOBS[0], CellOutcome(0, Ending.INTERRUPTED, "asked to stop", 3.0))
     assert said == "[0/2] sat-grpo-lag16-seed4: interrupted at step 7 of 240" and tally.ended == 0
 
 
@@ -68,7 +68,7 @@ def test_a_terminal_gets_bars_that_fit() -> None:
         view.tick()
         view.say("stopping")
         view.started(JOBS[1])
-        view.ended(JOBS[1], Outcome(1, Ending.FAILED, "no", 1.0))
+        view.ended(JOBS[1], CellOutcome(1, Ending.FAILED, "no", 1.0))
     shown = text.getvalue()
     for part in ("sat-grpo-lag16-seed4", "120/240", "reward 0.5 d_bar 0.0512", "10 of 12 cells", "stopping", "failed"):
         assert part in shown
