@@ -9,7 +9,7 @@ from typing import Protocol
 from lagproof.data.samples import Sample
 from lagproof.data.streams import Purpose, stream
 from lagproof.errors import InputError
-from lagproof.evaluation.result import EvalResult, ProblemResult, GradedResponse
+from lagproof.evaluation.result import EvalResult, GradedResponse, ProblemResult
 from lagproof.tasks.task import Answer, Messages, Problem, Task
 
 

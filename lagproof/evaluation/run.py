@@ -15,7 +15,7 @@ from lagproof.errors import InputError, InterruptedRunError
 from lagproof.evaluation.choices import Settings, TaskChoice, build, parse_tasks
 from lagproof.evaluation.evaluate import Ask, Encode, ask, collect, eval_problems
 from lagproof.evaluation.identity import identity
-from lagproof.evaluation.result import ModelDifference, EvalResult, GradedResponse, difference
+from lagproof.evaluation.result import EvalResult, GradedResponse, ModelDifference, difference
 from lagproof.evaluation.store import Store, write_json
 from lagproof.tasks.task import Problem, Task
 

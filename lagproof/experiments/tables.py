@@ -26,8 +26,8 @@ from lagproof.experiments.statistics import (
     COLLAPSE_RULE,
     CONFIDENCE,
     CellSummary,
-    PairedDifference,
     Estimate,
+    PairedDifference,
 )
 
 NOTHING = "-"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from lagproof.experiments.claims import Judged, ClaimVerdict
+from lagproof.experiments.claims import ClaimVerdict, Judged
 from lagproof.experiments.comparison import Findings
 from lagproof.experiments.tables import NOTHING, any_alarm, collapsed, interval, notes, number, rang
 from lagproof.report.page import swatch

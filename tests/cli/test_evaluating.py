@@ -21,7 +21,7 @@ from lagproof.cli.evaluating import Bar, Lines, display, evaluate, opened, show,
 from lagproof.data.samples import Finish
 from lagproof.errors import InputError, InterruptedRunError
 from lagproof.evaluation.estimates import Interval
-from lagproof.evaluation.result import ModelDifference, EvalResult, ProblemResult, GradedResponse
+from lagproof.evaluation.result import EvalResult, GradedResponse, ModelDifference, ProblemResult
 from lagproof.evaluation.run import Evaluation, Settings, parse_tasks
 from lagproof.runtime.interrupt import interruptible
 

@@ -22,7 +22,7 @@ from lagproof.config import Config, parse_override
 from lagproof.data.samples import Finish, Group, Sample
 from lagproof.errors import InputError
 from lagproof.evaluation.estimates import bootstrap
-from lagproof.evaluation.result import ModelDifference, EvalResult, ProblemResult, GradedResponse
+from lagproof.evaluation.result import EvalResult, GradedResponse, ModelDifference, ProblemResult
 from lagproof.evaluation.run import Settings, parse_tasks
 from lagproof.evaluation.store import SCHEMA
 from lagproof.grading.constants import MAX_RESULT_DIGITS

@@ -9,7 +9,7 @@ import pytest
 
 from lagproof.data.samples import Finish
 from lagproof.evaluation.evaluate import collect
-from lagproof.evaluation.result import EvalResult, ProblemResult, GradedResponse, difference
+from lagproof.evaluation.result import EvalResult, GradedResponse, ProblemResult, difference
 from lagproof.tasks.task import Problem
 
 
