@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from lagproof.data.samples import Finish
-from lagproof.evaluation.estimates import Interval, bootstrap, majority, pass_at_k
+from lagproof.evaluation.statistics import Interval, bootstrap, majority, pass_at_k
 
 
 @dataclass(frozen=True)
@@ -231,6 +231,10 @@ class ModelDifference:
     problems: int
     mean: float
     interval: Interval | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values for a file."""
+        return vars(self) | {"interval": self.interval and self.interval._asdict()}
 
 
 def difference(results: Mapping[str, EvalResult], base: str, other: str, *, seed: int = 0) -> ModelDifference | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -51,7 +50,7 @@ class Evaluation:
                 task: {model: result.summary() for model, result in of_model.items()}
                 for task, of_model in self.results.items()
             },
-            "differences": {task: [dataclasses.asdict(gap) for gap in gaps] for task, gaps in self.differences.items()},
+            "differences": {task: [gap.to_dict() for gap in gaps] for task, gaps in self.differences.items()},
         }
 
 

@@ -236,7 +236,9 @@ def _difference(claim: Claim, label: str, lag: LagName, summaries: Sequence[RunS
     said = f"{label} minus {claim.than} at lag {lag}: {claim.metric} {estimate.mean:+.4f}"
     if estimate.interval is not None:
         said += f" [{estimate.interval[0]:+.4f}, {estimate.interval[1]:+.4f}]"
-    verdict = _of_interval(claim.kind, estimate.mean, estimate.interval, claim.margin)
+    # seeds that all have the same difference, such as runs that are equal bit for bit, decide without a spread
+    decides = estimate.interval or ((estimate.mean, estimate.mean) if estimate.n >= MIN_SEEDS else None)
+    verdict = _of_interval(claim.kind, estimate.mean, decides, claim.margin)
     return ClaimPart(label, lag, verdict, f"{said}, {_seeds(estimate.n)}", estimate.mean, estimate.interval, estimate.n)
 
 

@@ -1,7 +1,7 @@
 """What a comparison says: numbers of a run, their means and intervals over seeds, paired differences to a baseline.
 
-A number without data is absent, never 0. An interval needs two seeds. It is a percentile bootstrap over seeds: with
-fewer than about five of them it is narrower than it claims.
+A number without data is absent, never 0. Intervals are t intervals over seeds, those of differences paired by seed;
+they need two seeds that differ, and with fewer than ``CONFIRMING_SEEDS`` they are exploratory.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from lagproof.evaluation.statistics import Interval, t_interval
 from lagproof.experiments.lags import LagName
 from lagproof.runs.reading import RunData
 
@@ -35,8 +36,6 @@ COLLAPSE_RULE = (
     f"collapsed: the mean accuracy of the second half is below {COLLAPSE_SHARE:g} of the run's own best mean over "
     f"{COLLAPSE_WINDOW} evaluations in a row"
 )
-CONFIDENCE = 0.95
-RESAMPLES = 10_000
 
 
 @dataclass(frozen=True)
@@ -71,12 +70,12 @@ class Estimate:
 
     Attributes:
         mean: over the ``n`` seeds that have the number.
-        interval: 95 % percentile bootstrap over seeds; ``None`` with one seed.
+        interval: 95 % t interval over seeds; ``None`` with one seed, or where all have the same number.
         n: seeds.
     """
 
     mean: float
-    interval: tuple[float, float] | None
+    interval: Interval | None
     n: int
 
 
@@ -188,26 +187,7 @@ def paired(runs: Sequence[RunSummary], baselines: Mapping[str, str]) -> list[Pai
 
 def estimate(values: Sequence[float]) -> Estimate:
     """Mean and interval of one number over seeds; at least one value."""
-    return Estimate(float(np.mean(values)), bootstrap_interval(values), len(values))
-
-
-def bootstrap_interval(values: Sequence[float], seed: int = 0) -> tuple[float, float] | None:
-    """Percentile bootstrap interval of the mean: the same values and seed give the same interval.
-
-    Args:
-        values: one a seed, ``[n]``.
-        seed: of the resampling.
-
-    Returns:
-        Lower and upper end, or ``None`` for fewer than two values: one seed says nothing about the others.
-    """
-    if len(values) < 2:
-        return None
-    data = np.asarray(values, dtype=np.float64)
-    chosen = np.random.default_rng(seed).integers(0, len(data), size=(RESAMPLES, len(data)))
-    tail = (1.0 - CONFIDENCE) / 2.0
-    low, high = np.quantile(data[chosen].mean(axis=1), [tail, 1.0 - tail])
-    return float(low), float(high)
+    return Estimate(float(np.mean(values)), t_interval(values), len(values))
 
 
 def verdicts(cells: Sequence[CellSummary]) -> list[str]:

@@ -19,12 +19,12 @@ from rich.table import Table
 from rich.text import Text
 
 from lagproof.errors import RunDirError
+from lagproof.evaluation.statistics import CONFIDENCE, CONFIRMING_SEEDS
 from lagproof.experiments.claims import RULE, Judged
 from lagproof.experiments.comparison import Comparison, Findings
 from lagproof.experiments.lags import describe, in_order
 from lagproof.experiments.statistics import (
     COLLAPSE_RULE,
-    CONFIDENCE,
     CellSummary,
     Estimate,
     PairedDifference,
@@ -96,8 +96,8 @@ def notes(findings: Findings) -> list[str]:
     sizes = sorted({len(cell.seeds) for cell in findings.cells})
     if sizes and sizes[-1] > 1:
         out.append(
-            f"Intervals: {CONFIDENCE:.0%} percentile bootstrap over seeds; with fewer than five seeds they are "
-            "narrower than they claim."
+            f"Intervals: {CONFIDENCE:.0%} t over seeds, of differences paired by seed; fewer than {CONFIRMING_SEEDS} "
+            "seeds are exploratory."
         )
     if 1 in sizes:
         out.append("One seed has no interval: read small differences as noise.")

@@ -20,9 +20,9 @@ from lagproof.cli import evaluating
 from lagproof.cli.evaluating import Bar, Lines, display, evaluate, opened, show, tails
 from lagproof.data.samples import Finish
 from lagproof.errors import InputError, InterruptedRunError
-from lagproof.evaluation.estimates import Interval
 from lagproof.evaluation.result import EvalResult, GradedResponse, ModelDifference, ProblemResult
 from lagproof.evaluation.run import Evaluation, Settings, parse_tasks
+from lagproof.evaluation.statistics import Interval
 from lagproof.runtime.interrupt import interruptible
 
 SETTINGS = Settings(k=2, prompts=3, max_tokens=12, batch=2)

@@ -21,9 +21,9 @@ from lagproof.cli import app
 from lagproof.config import Config, parse_override
 from lagproof.data.samples import Finish, Group, Sample
 from lagproof.errors import InputError
-from lagproof.evaluation.estimates import bootstrap
 from lagproof.evaluation.result import EvalResult, GradedResponse, ModelDifference, ProblemResult
 from lagproof.evaluation.run import Settings, parse_tasks
+from lagproof.evaluation.statistics import bootstrap
 from lagproof.evaluation.store import SCHEMA
 from lagproof.grading.constants import MAX_RESULT_DIGITS
 from lagproof.grading.extract import MAX_CHARS, Form

@@ -63,26 +63,33 @@ def pairs(*differences: float) -> list[RunData]:
     return base + [run("a", seed, 0.5 + d) for seed, d in enumerate(differences)]
 
 
+def five(low: float, high: float) -> tuple[float, ...]:
+    """Mean m = (low + high) / 2, s = h = (high - low) / 2; interval m +- t(.975, 4) h / sqrt 5 = m +- 1.2415 h."""
+    return (low, high, low, high, (low + high) / 2)
+
+
 @pytest.mark.parametrize(
     ("kind", "margin", "differences", "expected"),
     [
-        ("higher", 0.0, (0.02, 0.03), HOLDS),
-        ("higher", 0.0, (-0.02, -0.03), FAILS),
-        ("higher", 0.0, (-0.02, 0.03), UNDECIDED),
+        ("higher", 0.0, five(0.02, 0.03), HOLDS),
+        ("higher", 0.0, five(-0.02, -0.03), FAILS),
+        ("higher", 0.0, five(-0.02, 0.03), UNDECIDED),
         ("higher", 0.0, (0.02,), UNDECIDED),  # one seed
-        ("higher", 0.0, (0.0, 0.0), FAILS),
-        ("higher", 0.1, (0.02, 0.03), FAILS),  # there, but too small to matter
-        ("higher", 0.025, (0.01, 0.03), UNDECIDED),  # above 0, mean below the margin, end above it
-        ("higher", 0.01, (-0.001, 0.002), FAILS),  # a null result with a tight interval
-        ("lower", 0.0, (-0.02, -0.03), HOLDS),
-        ("lower", 0.0, (0.02, 0.03), FAILS),
-        ("lower", 0.1, (-0.02, -0.03), FAILS),
-        ("lower", 0.0, (-0.02, 0.03), UNDECIDED),
-        ("equal", 0.05, (-0.02, 0.03), HOLDS),
-        ("equal", 0.05, (0.06, 0.08), FAILS),
-        ("equal", 0.05, (-0.06, -0.08), FAILS),
-        ("equal", 0.05, (0.02, 0.08), UNDECIDED),
+        ("higher", 0.0, (0.0, 0.0), FAILS),  # alike to the last bit, and not above
+        ("higher", 0.1, five(0.02, 0.03), FAILS),  # there, but too small to matter
+        ("higher", 0.025, five(0.01, 0.03), UNDECIDED),  # above 0, mean below the margin, end above it
+        ("higher", 0.01, five(-0.001, 0.002), FAILS),  # a null result with a tight interval
+        ("lower", 0.0, five(-0.02, -0.03), HOLDS),
+        ("lower", 0.0, five(0.02, 0.03), FAILS),
+        ("lower", 0.1, five(-0.02, -0.03), FAILS),
+        ("lower", 0.0, five(-0.02, 0.03), UNDECIDED),
+        ("equal", 0.05, five(-0.02, 0.03), HOLDS),
+        ("equal", 0.05, five(0.06, 0.08), FAILS),
+        ("equal", 0.05, five(-0.06, -0.08), FAILS),
+        ("equal", 0.05, five(0.02, 0.08), UNDECIDED),
         ("equal", 0.05, (0.0,), UNDECIDED),
+        ("equal", 0.05, (0.0, 0.0), HOLDS),
+        ("higher", 0.0, (0.02, 0.03), UNDECIDED),  # two seeds: 0.025 +- 0.0635
     ],
 )
 def test_differences(kind: str, margin: float, differences: tuple[float, ...], expected: ClaimVerdict) -> None:
@@ -90,11 +97,11 @@ def test_differences(kind: str, margin: float, differences: tuple[float, ...], e
 
 
 def test_a_difference_takes_only_seeds_that_both_have() -> None:
-    runs = [*pairs(0.02, 0.03), run("a", 7, 0.0)]
+    runs = [*pairs(*five(0.02, 0.03)), run("a", 7, 0.0)]
     (judged,) = judge([parse(ABOVE, "c")], runs, [summarise(r) for r in runs])
-    assert judged.verdict is HOLDS and judged.parts[0].seeds == 2
+    assert judged.verdict is HOLDS and judged.parts[0].seeds == 5
     assert judged.parts[0].value == pytest.approx(0.025)
-    assert judged.parts[0].said == "a minus b at lag 8: accuracy +0.0250 [+0.0200, +0.0300], 2 seeds"
+    assert judged.parts[0].said == "a minus b at lag 8: accuracy +0.0250 [+0.0188, +0.0312], 5 seeds"
 
 
 @pytest.mark.parametrize(
