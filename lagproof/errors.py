@@ -7,6 +7,7 @@
     │   ├── ConfigError             a key or a value of a configuration or of an objective
     │   │   └── UnknownNameError    a name that is in no table; carries the nearest one
     │   ├── InputError              tensors, data sets, dumps, model folders
+    │   │   └── DataChoiceError     a data set that needs another path, split or subset; carries those there are
     │   └── RunDirError             a run directory that exists, is missing, or cannot be written
     ├── MissingPackageError (ImportError)  a package of an extra is not installed; names the extra
     ├── CheckpointError             a checkpoint that cannot be read
@@ -22,6 +23,7 @@ import difflib
 import importlib.metadata
 import re
 from collections.abc import Iterable, Sequence
+from typing import Literal
 
 
 class LagproofError(Exception):
@@ -54,6 +56,20 @@ class UnknownNameError(ConfigError):
 
 class InputError(UsageError):
     """Tensors, a data set, a dump or a model folder that cannot be used."""
+
+
+class DataChoiceError(InputError):
+    """A data set that can be used once another choice is made.
+
+    Args:
+        message: in words.
+        option: what to choose.
+        allowed: what there is, as far as that can be known.
+    """
+
+    def __init__(self, message: str, option: Literal["path", "split", "subset"], allowed: Iterable[str] = ()) -> None:
+        self.option, self.allowed = option, tuple(allowed)
+        super().__init__(message)
 
 
 class RunDirError(UsageError):

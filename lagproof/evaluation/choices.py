@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lagproof import tasks
-from lagproof.errors import InputError, UnknownNameError
+from lagproof.errors import DataChoiceError, InputError, UnknownNameError
 from lagproof.grading.rows import SUFFIXES
 from lagproof.tasks.task import Task
 
@@ -103,20 +103,14 @@ def build(choice: TaskChoice) -> Task:
     """
     try:
         return tasks.build(choice.name, choice.options)
-    except InputError as error:
-        raise InputError(f"{error}{_what_next(choice, str(error))}") from error
-
-
-def _what_next(choice: TaskChoice, message: str) -> str:
-    for pattern, advice in (
-        (r"no files of split .*; the folder has (\w+)", "add --set eval_split={found}"),
-        (r"Unknown split .*one of \['([^']+)", "add --set eval_split={found}"),  # in the words of the datasets library
-        (r"Config name is missing.*\['([^']+)", "choose one, for example --set subset={found}"),
-        (r"(needs task\.path)", "on this command line --task {label}=FILE, or {label}=NAME"),
-    ):
-        if found := re.search(pattern, message, re.DOTALL):
-            return "; " + advice.format(found=found[1], label=choice.label)
-    return ""
+    except DataChoiceError as error:
+        first = next(iter(error.allowed), "NAME")
+        advice = {
+            "path": f"on this command line --task {choice.label}=FILE, or {choice.label}=NAME",
+            "split": f"add --set eval_split={first}",
+            "subset": f"choose one, for example --set subset={first}",
+        }
+        raise DataChoiceError(f"{error}; {advice[error.option]}", error.option, error.allowed) from error
 
 
 def _parse_task(text: str) -> TaskChoice:

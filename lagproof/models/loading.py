@@ -8,9 +8,6 @@ import importlib.util
 import io
 import json
 import re
-import socket
-import urllib.parse
-import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +25,7 @@ from transformers import (
 )
 
 from lagproof.errors import CheckpointError, InputError, LagproofError, UnknownNameError
+from lagproof.models.hub import check_reachable
 from lagproof.models.logprobs import check_head
 from lagproof.models.tiny import TINY_MODELS
 
@@ -176,7 +174,8 @@ def _from_gguf(file: Path, dtype: torch.dtype) -> Loaded:
 
 def _from_hub(name: str, dtype: torch.dtype) -> Loaded:
     try:
-        _find_hub(name)
+        if not constants.HF_HUB_OFFLINE:
+            check_reachable(constants.ENDPOINT, cached=isinstance(try_to_load_from_cache(name, "config.json"), str))
         return _build(name, name, dtype)
     except (OSError, ValueError) as error:
         if isinstance(error, LagproofError):
@@ -186,19 +185,6 @@ def _from_hub(name: str, dtype: torch.dtype) -> Loaded:
             f"in the local cache nor could it be fetched ({_first_line(error)}); "
             "download it elsewhere and give the folder"
         ) from error
-
-
-def _find_hub(name: str) -> None:
-    """Fail at once where there is no network and no copy in the cache; the client alone would try for a minute.
-
-    Raises:
-        OSError: the host of the hub has no address.
-    """
-    proxied = any(urllib.request.getproxies().get(scheme) for scheme in ("http", "https", "all"))
-    cached = isinstance(try_to_load_from_cache(name, "config.json"), str)
-    host = urllib.parse.urlsplit(constants.ENDPOINT).hostname
-    if not cached and not proxied and not constants.HF_HUB_OFFLINE and host is not None:
-        socket.getaddrinfo(host, 443)
 
 
 def _build(where: str, source: str, dtype: torch.dtype, **options: Any) -> Loaded:

@@ -5,17 +5,15 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import re
-import socket
-import urllib.parse
-import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lagproof.errors import InputError
+from lagproof.errors import DataChoiceError, InputError
 from lagproof.grading.rows import SUFFIXES, Row, file_rows, first_of_each
+from lagproof.models.hub import check_reachable
 
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 _SPLITS = ("train", "validation", "valid", "val", "dev", "eval", "test")
@@ -89,7 +87,9 @@ def _folder_files(folder: Path, split: str) -> list[Path]:
     found = _split_files(folder, split)
     named = [name for name in _SPLITS if _split_files(folder, name)]
     if not found and named:
-        raise InputError(f"{folder}: no files of split {split!r}; the folder has {', '.join(named)}")
+        raise DataChoiceError(
+            f"{folder}: no files of split {split!r}; the folder has {', '.join(named)}", "split", named
+        )
     return found or files
 
 
@@ -141,27 +141,29 @@ def _library(source: Source) -> Any:
     return importlib.import_module("datasets")
 
 
-def _find_hub(source: Source, config: Any) -> None:
-    """Fail at once where there is no network and no copy in the cache; the library alone would try for half a minute.
-
-    Raises:
-        OSError: the host of the hub has no address.
-    """
-    proxied = any(urllib.request.getproxies().get(scheme) for scheme in ("http", "https", "all"))
-    cached = any(Path(config.HF_DATASETS_CACHE).glob(f"{source.path.split('/')[0]}___*"))
-    host = urllib.parse.urlsplit(config.HF_ENDPOINT).hostname
-    if not cached and not proxied and not config.HF_HUB_OFFLINE and host is not None:
-        socket.getaddrinfo(host, 443)
-
-
 @contextmanager
 def _fetching(source: Source, library: Any) -> Iterator[None]:
     try:
-        _find_hub(source, library.config)
+        if not library.config.HF_HUB_OFFLINE:
+            cached = any(Path(library.config.HF_DATASETS_CACHE).glob(f"{source.path.split('/')[0]}___*"))
+            check_reachable(library.config.HF_ENDPOINT, cached=cached)
         yield
     except Exception as error:  # the library raises errors of many libraries: network, names, formats
-        raise InputError(
+        message = (
             f"data set {source.path!r}, split {source.split!r}: cannot be fetched "
             f"({type(error).__name__}: {str(error)[:300]}); without a network download one of its files elsewhere "
             "and give the path of the .jsonl or .parquet file"
-        ) from error
+        )
+        raise _choice_error(source, library, message) or InputError(message) from error
+
+
+def _choice_error(source: Source, library: Any, message: str) -> DataChoiceError | None:
+    """What was chosen that the data set has not; ``None`` where it can be had or its choices cannot be known."""
+    try:
+        subsets = library.get_dataset_config_names(source.path)
+        if source.subset is None and len(subsets) > 1 and "default" not in subsets:
+            return DataChoiceError(message, "subset", subsets)
+        splits = library.get_dataset_split_names(source.path, source.subset)
+    except Exception:  # as above; the error that is reported is the first one
+        return None
+    return None if source.split in splits else DataChoiceError(message, "split", splits)

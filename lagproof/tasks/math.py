@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from lagproof.errors import ConfigError, InputError
+from lagproof.errors import ConfigError, DataChoiceError, InputError
 from lagproof.grading.extract import Form
 from lagproof.grading.grader import Grader
 from lagproof.grading.pool import Limits
@@ -192,9 +192,10 @@ def data_task(options: DataOptions, name: str) -> MathTask:
     schema = SCHEMAS[name]
     if options.path is None and options.eval_path is None:
         published = f", for example {schema.published}" if schema.published else ""
-        raise InputError(
+        raise DataChoiceError(
             f"task {name!r} needs task.path: a .jsonl or .parquet file, a folder of them, "
-            f"or a Hugging Face data set name{published}"
+            f"or a Hugging Face data set name{published}",
+            "path",
         )
     train, evaluation = _splits(options, schema)
     data = {"problems": len(train), "evaluated": len(evaluation), "digest": digest([*train, *evaluation])}

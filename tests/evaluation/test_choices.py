@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lagproof import tasks
-from lagproof.errors import InputError, UnknownNameError
+from lagproof.errors import DataChoiceError, InputError, UnknownNameError
 from lagproof.evaluation import choices
 from lagproof.evaluation.choices import Settings, TaskChoice, build, parse_tasks
 
@@ -94,25 +94,23 @@ def test_data_that_cannot_be_used_is_said_in_the_words_of_the_command_line(tmp_p
 
 
 @pytest.mark.parametrize(
-    ("message", "advice"),
+    ("error", "advice"),
     [
-        ("(ValueError: Unknown split \"test\". Should be one of ['train', 'x'].)", "add --set eval_split=train"),
-        (
-            "(ValueError: Config name is missing.\nPlease pick one among the available configs: ['main', 'socratic']",
-            "choose one, for example --set subset=main",
-        ),
+        (DataChoiceError("no", "split", ["train", "x"]), "add --set eval_split=train"),
+        (DataChoiceError("no", "subset", ["main", "socratic"]), "choose one, for example --set subset=main"),
     ],
 )
-def test_what_a_library_misses_is_named_as_an_option(
-    message: str, advice: str, monkeypatch: pytest.MonkeyPatch
+def test_what_a_data_set_needs_is_named_as_an_option(
+    error: DataChoiceError, advice: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fetch(*_: object) -> None:
-        raise InputError(message)
+        raise error
 
     monkeypatch.setattr(choices.tasks, "build", fetch)
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(DataChoiceError) as caught:
         build(TaskChoice("aime24", "aime"))
-    assert str(caught.value) == f"{message}; {advice}"
+    assert str(caught.value) == f"no; {advice}"
+    assert (caught.value.option, caught.value.allowed) == (error.option, error.allowed)
 
 
 def test_a_generator_is_its_own_label() -> None:

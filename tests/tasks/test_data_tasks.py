@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lagproof import tasks
-from lagproof.errors import ConfigError, InputError, UnknownNameError
+from lagproof.errors import ConfigError, DataChoiceError, InputError, UnknownNameError
 from lagproof.tasks.prompts import Prompting
 from lagproof.tasks.task import Answer, Task
 
@@ -318,13 +318,18 @@ class FakeDatasets(types.ModuleType):
     online = True
     config = types.SimpleNamespace(HF_ENDPOINT="http://localhost", HF_DATASETS_CACHE="/nowhere", HF_HUB_OFFLINE=False)
 
+    def get_dataset_config_names(self, name: str) -> list[str]:
+        self._check()
+        return ["main", "socratic"]
+
     def get_dataset_split_names(self, name: str, subset: str | None) -> list[str]:
         self._check()
         return ["train", "test"]
 
     def load_dataset(self, name: str, subset: str | None, split: str) -> list[dict[str, Any]]:
         self._check()
-        assert (name, subset) == ("openai/gsm8k", "main")
+        if (name, subset) != ("openai/gsm8k", "main") or split not in ("train", "test"):
+            raise ValueError("in words that may change")
         return [{"question": f"{split}?", "answer": "#### 3"}]
 
     def _check(self) -> None:
@@ -339,6 +344,15 @@ def test_a_hugging_face_name(monkeypatch: pytest.MonkeyPatch) -> None:
     task = tasks.build("gsm8k", {"path": "openai/gsm8k", "subset": "main"})
     assert (task.size, task.eval_size) == (1, 1)
     assert question(task).startswith("train?")
+    for options, option, allowed in (
+        ({}, "subset", ("main", "socratic")),
+        ({"subset": "main", "split": "trian"}, "split", ("train", "test")),
+    ):
+        with pytest.raises(
+            DataChoiceError, match=r"cannot be fetched \(ValueError: in words that may change"
+        ) as caught:
+            tasks.build("gsm8k", {"path": "openai/gsm8k", **options})
+        assert (caught.value.option, caught.value.allowed) == (option, allowed)
     fake.online = False
     with pytest.raises(InputError, match=r"cannot be fetched \(ConnectionError.*path of the \.jsonl or \.parquet file"):
         tasks.build("gsm8k", {"path": "openai/gsm8k", "subset": "main"})
