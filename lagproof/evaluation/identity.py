@@ -1,20 +1,26 @@
-"""What samples depend on, so that those of one model or task are not taken for those of another."""
+"""What samples depend on, so that those of one model, task or data set are not taken for those of another."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from lagproof import tasks
 from lagproof.errors import InputError
 from lagproof.evaluation.choices import Settings, TaskChoice
+from lagproof.tasks.task import Problem
 
 BLOCKS, BLOCK_BYTES = 64, 64 * 1024
 """What is read of a file of weights: blocks spread evenly over it, its beginning and its end among them."""
+
+Fingerprints = Mapping[str, Mapping[str, str]]
+"""By task and id of a problem: digests of its ``prompt`` and its ``gold``."""
+
+_PARTS = {"prompt": "another prompt", "gold": "another right answer"}
 
 
 def identity(model: str, choice: TaskChoice, settings: Settings) -> dict[str, Any]:
@@ -38,9 +44,25 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
         if key == "options":
             out += _unequal("task.", was or {}, is_ or {})
         elif key == "weights":
-            out += _other_weights(Path(now["model"]), was or {}, is_ or {})
+            out += _other_weights(was or {}, is_ or {})
         elif was != is_:
             out += _unequal("", {key: was}, {key: is_})
+    return out
+
+
+def fingerprints(problems: Sequence[Problem]) -> dict[str, dict[str, str]]:
+    """The fingerprint of each problem, in their order."""
+    return {f"{p.task}/{p.id}": {"prompt": _text_digest(p.prompt), "gold": _text_digest(p.gold)} for p in problems}
+
+
+def changes(before: Fingerprints, now: Fingerprints) -> list[str]:
+    """What became of problems that are in ``before``, in words, one text per problem that is gone or another one."""
+    out: list[str] = []
+    for key, was in before.items():
+        found = now.get(key)
+        parts = [] if found is None else [text for name, text in _PARTS.items() if found[name] != was[name]]
+        if found is None or parts:
+            out.append(f"{key} is gone" if found is None else f"{key} has {' and '.join(parts)}")
     return out
 
 
@@ -56,35 +78,31 @@ def _shown(value: Any) -> str:
     return "nothing" if value is None else json.dumps(value, ensure_ascii=False)
 
 
-def _other_weights(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+def _other_weights(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     out: list[str] = []
     for name in sorted({*before, *now}):
         was, is_ = before.get(name), now.get(name)
         if was is None or is_ is None:
             out.append(f"weights {name} are {'only here' if was is None else 'only there'}")
-        elif was != is_ and not _has_time(folder / name, was):
-            by_time = isinstance(was[1], int) and was[0] == is_[0]
-            how = "were written at another time, and no digest was kept of them" if by_time else "are other ones"
-            out.append(f"weights {name} {how}")
+        elif was != is_:
+            out.append(f"weights {name} are other ones")
     return out
-
-
-def _has_time(file: Path, was: list[Any]) -> bool:
-    """Whether a file is the one of which only the size and the time were kept, as was done before digests were."""
-    found = file.stat()
-    return was == [found.st_size, found.st_mtime_ns]
 
 
 def _weights(model: str) -> dict[str, tuple[int, str]]:
     """Size and digest of each file of weights in the folder of a model."""
     files = sorted(Path(model).glob("*.safetensors"))
     try:
-        return {file.name: (file.stat().st_size, _digest(file)) for file in files}
+        return {file.name: (file.stat().st_size, _file_digest(file)) for file in files}
     except OSError as error:
         raise InputError(f"model {model!r}: its weights cannot be read: {error}") from error
 
 
-def _digest(file: Path) -> str:
+def _text_digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, ensure_ascii=True).encode()).hexdigest()[:16]
+
+
+def _file_digest(file: Path) -> str:
     out = hashlib.sha256()
     with file.open("rb") as data:
         for offset, length in _blocks(file.stat().st_size):

@@ -16,8 +16,7 @@ import pyarrow.parquet as pq
 
 from lagproof.data.samples import Finish
 from lagproof.errors import RunDirError
-from lagproof.evaluation.fingerprint import Fingerprints, changes, fingerprints
-from lagproof.evaluation.identity import differences
+from lagproof.evaluation.identity import Fingerprints, changes, differences, fingerprints
 from lagproof.evaluation.result import GradedResponse
 from lagproof.tasks.task import Problem
 
@@ -119,8 +118,6 @@ class Store:
 
 def _check_settings(folder: Path, before: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
     found = differences({key: value for key, value in before.items() if key != "problems"}, settings)
-    if "problems" not in before:
-        found.append("no digests of its problems were kept")
     if found:
         raise RunDirError(
             f"{folder}: holds an evaluation with other settings: {'; '.join(found)}; "

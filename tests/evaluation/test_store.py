@@ -205,20 +205,3 @@ class TestWeights:
         now = self.of(model)
         assert differences(before, now) == ["weights more.safetensors are only here"]
         assert differences(now, before) == ["weights more.safetensors are only there"]
-
-    def test_an_evaluation_that_kept_a_time_goes_on_while_that_is_the_same(self, model: Path, tmp_path: Path) -> None:
-        def ask() -> None:
-            run_eval([str(model)], [PLAIN], Settings(prompts=2), tmp_path / "out", only_text)
-
-        ask()
-        (file,) = (tmp_path / "out").glob("*/words/settings.json")
-        new, weights = file.read_text(), model / "model.safetensors"
-        old = json.loads(new)
-        old["weights"] = {weights.name: [weights.stat().st_size, weights.stat().st_mtime_ns]}
-        file.write_text(json.dumps(old))
-        ask()
-        assert file.read_text() == new
-        file.write_text(json.dumps(old))
-        os.utime(weights, ns=(1, 1))
-        with pytest.raises(RunDirError, match="were written at another time, and no digest was kept of them; give"):
-            ask()
