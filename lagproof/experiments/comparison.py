@@ -118,14 +118,24 @@ def read_comparison(path: Path) -> Comparison:
 def open_or_create(out: Path, grid: Grid) -> None:
     """Make the directory of a comparison, or check that the one there is of the same grid.
 
+    What changes no run is taken from the new one: title, baselines and claims. The command stays that of the beginning.
+
     Raises:
         RunDirError: it holds something else, or a comparison of a different grid, or cannot be written.
     """
     if is_comparison(out):
-        _check_same(out, grid)
+        before = from_tree(read_toml(out / GRID_FILE), grid.name)
+        _check_same(out, before, grid)
+        kept = replace(grid, command=before.command)
+        if kept != before:
+            _write(out, kept)
         return
     if out.exists() and (not out.is_dir() or any(p.is_file() and p.name[0] != "." for p in out.rglob("*"))):
         raise RunDirError(f"{out}: exists already and is not a comparison; choose another directory with --out")
+    _write(out, grid)
+
+
+def _write(out: Path, grid: Grid) -> None:
     try:
         (out / "cells").mkdir(parents=True, exist_ok=True)
         (out / "logs").mkdir(exist_ok=True)
@@ -146,9 +156,8 @@ def pooled(runs: Sequence[RunData]) -> list[RunData]:
     return sorted(told, key=lambda run: rank(run.lag))
 
 
-def _check_same(out: Path, grid: Grid) -> None:
-    other = from_tree(read_toml(out / GRID_FILE), grid.name)
-    changed = grid.differences(other)
+def _check_same(out: Path, before: Grid, grid: Grid) -> None:
+    changed = grid.differences(before)
     if changed:
         shown = ", ".join(changed[:MAX_NAMED]) + (
             f" and {len(changed) - MAX_NAMED} more" if changed[MAX_NAMED:] else ""
