@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from lagproof.data.tokens import Counts, TokenBatch
     from lagproof.dumps.doctor import diagnose
     from lagproof.errors import LagproofError
+    from lagproof.evaluation.run import evaluate
     from lagproof.functional import loss
     from lagproof.grading.grader import grade
     from lagproof.metrics.mismatch import mismatch
@@ -30,6 +31,7 @@ _WHERE = {
     "TokenBatch": "lagproof.data.tokens",
     "Weighting": "lagproof.objectives",
     "diagnose": "lagproof.dumps.doctor",
+    "evaluate": "lagproof.evaluation.run",
     "grade": "lagproof.grading.grader",
     "loss": "lagproof.functional",
     "mismatch": "lagproof.metrics.mismatch",
@@ -45,6 +47,7 @@ __all__ = [
     "TokenBatch",
     "Weighting",
     "diagnose",
+    "evaluate",
     "grade",
     "loss",
     "mismatch",

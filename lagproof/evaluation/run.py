@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from lagproof.data.samples import Sample
-from lagproof.errors import InputError, InterruptedRunError
+from lagproof.errors import InputError, InterruptedRunError, UnknownNameError
 from lagproof.evaluation.choices import Settings, TaskChoice, build, parse_tasks
 from lagproof.evaluation.evaluate import Ask, Encode, ask, collect, eval_problems
 from lagproof.evaluation.identity import identity
@@ -18,7 +19,18 @@ from lagproof.evaluation.result import EvalResult, GradedResponse, ModelDifferen
 from lagproof.evaluation.store import Store, write_json
 from lagproof.tasks.task import Problem, Task
 
-__all__ = ["Evaluation", "OnProgress", "Open", "Opened", "Settings", "TaskChoice", "parse_tasks", "run_eval"]
+__all__ = [
+    "Evaluation",
+    "OnProgress",
+    "Open",
+    "Opened",
+    "Settings",
+    "TaskChoice",
+    "evaluate",
+    "opened",
+    "parse_tasks",
+    "run_eval",
+]
 
 
 @dataclass(frozen=True)
@@ -29,11 +41,11 @@ class Opened:
     encode: Encode
 
 
-_GOES_ON = "the same command goes on from there"
+_RESUMES = "the same command resumes from there"
 
 Open = Callable[[str], AbstractContextManager[Opened]]
 OnProgress = Callable[[str, str, int, int], None]
-"""Told model, task, problems done and problems in all."""
+"""Called with model, task, problems done and problems in all."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +66,83 @@ class Evaluation:
         }
 
 
+@contextmanager
+def opened(name: str, on_tokens: Callable[[int], None] | None = None) -> Iterator[Opened]:
+    """A model that is ready to be asked.
+
+    Args:
+        name: as ``lagproof.models.loading.load`` takes it.
+        on_tokens: called with the number of tokens drawn since the last call.
+
+    Raises:
+        UsageError: no such model.
+    """
+    from lagproof.models.loading import encode, load  # here: what is already sampled is counted without torch
+    from lagproof.rollout.engine import Request, Sampling
+    from lagproof.rollout.hf import HFEngine
+
+    loaded = load(name)
+    engine = HFEngine.view(loaded.model, loaded.tokenizer, loaded.stop_ids, version=0, on_tokens=on_tokens)
+
+    def generate(asks: Sequence[Ask], settings: Settings) -> list[list[Sample]]:
+        sampling = Sampling(
+            settings.max_tokens, settings.temperature, settings.top_p, settings.top_k, record_logp=False
+        )
+        stop = settings.stop
+        return engine.generate(
+            [Request(a.prompt_ids, a.samples, a.seed, a.stop if stop is None else stop) for a in asks], sampling
+        )
+
+    yield Opened(generate, lambda prompt: encode(loaded, prompt))
+
+
+def evaluate(
+    models: str | Sequence[str],
+    tasks: str | Sequence[str],
+    *,
+    out: str | Path = "runs/eval",
+    options: Mapping[str, Any] | None = None,
+    on_progress: OnProgress = lambda model, task, done, total: None,
+    interrupted: Callable[[], bool] = lambda: False,
+    open_model: Open = opened,
+    **settings: Any,
+) -> Evaluation:
+    """Evaluate models on tasks, and compare each with the first: ``lagproof eval`` in Python.
+
+    A second call with the same arguments samples only what is missing in ``out``.
+
+    Args:
+        models: ``tiny-dense``, a folder, a checkpoint of a run, or a Hugging Face name; one or more.
+        tasks: ``arithmetic``, ``aime24=aime24.jsonl``, as for :func:`parse_tasks`; one or more.
+        out: folder for samples, tables and ``result.json``.
+        options: of the tasks that have them: ``{"shots": 3}``.
+        on_progress: called after every batch with model, task, problems done and problems in all.
+        interrupted: asked before every batch, and before a model is opened.
+        open_model: makes a model ready; called only for models with something left to ask.
+        settings: fields of :class:`Settings`: ``k=4, prompts=100, temperature=0.6``.
+
+    Returns:
+        ``results[task][model]``, an :class:`EvalResult` each, and the differences to the first model.
+
+    Raises:
+        UnknownNameError: a setting, a task or an option that there is not; names the nearest one.
+        UsageError: a model, a task or a setting that cannot be used, or a folder with other settings.
+        InterruptedRunError: asked to stop; everything sampled so far is kept.
+    """
+    known = [field.name for field in dataclasses.fields(Settings)]
+    if unknown := next((name for name in settings if name not in known), None):
+        raise UnknownNameError("setting of an evaluation", unknown, known)
+    return run_eval(
+        [models] if isinstance(models, str) else models,
+        parse_tasks([tasks] if isinstance(tasks, str) else tasks, options),
+        Settings(**settings),
+        Path(out),
+        open_model,
+        on_progress=on_progress,
+        interrupted=interrupted,
+    )
+
+
 def run_eval(
     models: Sequence[str],
     choices: Sequence[TaskChoice],
@@ -72,7 +161,7 @@ def run_eval(
         settings: how responses are sampled.
         out: folder for samples, tables and ``result.json``.
         open_model: makes a model ready; called only for models with something left to ask.
-        on_progress: told after every batch.
+        on_progress: called after every batch.
         interrupted: asked before every batch, and before a model is opened.
 
     Raises:
@@ -92,7 +181,7 @@ def run_eval(
             jobs = [_job(model, choice, built[choice.label], settings, out) for choice in choices]
             is_done = not any(job.left for job in jobs)
             if not is_done and interrupted():
-                raise InterruptedRunError(f"stopped before {model} was asked; {_GOES_ON}")
+                raise InterruptedRunError(f"stopped before {model} was asked; {_RESUMES}")
             with nullcontext() if is_done else open_model(model) as opened:
                 if opened is not None:
                     _check_prompts(jobs, opened)
@@ -147,7 +236,7 @@ def _ask_the_rest(
 
     def stop_if_asked() -> None:
         if done < total and interrupted():
-            raise InterruptedRunError(f"stopped after {done} of {total} problems of {job.label}; {_GOES_ON}")
+            raise InterruptedRunError(f"stopped after {done} of {total} problems of {job.label}; {_RESUMES}")
 
     on_progress(job.model, job.label, done, total)
     stop_if_asked()

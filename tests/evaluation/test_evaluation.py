@@ -12,11 +12,12 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+import lagproof as lp
 from lagproof import tasks
 from lagproof.data.samples import Finish, Sample
-from lagproof.errors import InputError, InterruptedRunError, RunDirError
+from lagproof.errors import InputError, InterruptedRunError, RunDirError, UnknownNameError
 from lagproof.evaluation.evaluate import Ask, eval_problems, evaluate_task
-from lagproof.evaluation.run import Opened, Settings, TaskChoice, run_eval
+from lagproof.evaluation.run import Evaluation, Opened, Settings, TaskChoice, run_eval
 from lagproof.tasks.arithmetic import ArithmeticTask
 
 
@@ -41,6 +42,40 @@ class Model:
         rng = np.random.default_rng(ask.seed)
         texts = [str(value if rng.random() < self.skill else value + 1) for _ in range(ask.samples)]
         return [Sample(ask.prompt_ids, [1] * len(t), [0] * len(t), Finish.STOP, text=t) for t in texts]
+
+
+def test_lp_evaluate_is_the_command_in_python(tmp_path: Path) -> None:
+    seen: list[tuple[str, str, int, int]] = []
+
+    def ask() -> Evaluation:
+        return lp.evaluate(
+            "tiny-dense",
+            "arithmetic",
+            out=tmp_path,
+            options={"terms": 2},
+            on_progress=lambda *row: seen.append(row),
+            k=2,
+            prompts=3,
+            max_tokens=12,
+            batch=2,
+        )
+
+    found = ask()
+    assert [done for _, _, done, _ in seen] == [0, 2, 3] and seen[-1] == ("tiny-dense", "arithmetic", 3, 3)
+    result = found.results["arithmetic"]["tiny-dense"]
+    assert (result.k, len(result.problems), result.missing) == (2, 3, 0)
+    assert json.loads((tmp_path / "result.json").read_text()) == found.to_dict()
+    del seen[:]
+    assert ask().to_dict() == found.to_dict()
+    assert seen == []  # nothing was missing, and no model was loaded
+
+
+def test_lp_evaluate_names_what_it_does_not_know(tmp_path: Path) -> None:
+    with pytest.raises(UnknownNameError, match="unknown setting of an evaluation 'tempreature': did you mean"):
+        lp.evaluate("tiny-dense", "arithmetic", out=tmp_path, tempreature=0)
+    with pytest.raises(UnknownNameError, match="did you mean 'terms'"):
+        lp.evaluate("tiny-dense", "arithmetic", out=tmp_path, options={"term": 2})
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_average_and_pass_follow_from_the_rewards() -> None:
@@ -137,7 +172,7 @@ def test_nothing_more_is_asked_and_no_model_is_opened_once_it_was_told_to_stop(t
     def stop() -> bool:
         return told[-1:] == [("weak", "short", 25, 25)]
 
-    with pytest.raises(InterruptedRunError, match="stopped before strong was asked; the same command goes on"):
+    with pytest.raises(InterruptedRunError, match="stopped before strong was asked; the same command resumes"):
         run_eval(
             ["weak", "strong"],
             CHOICES,
