@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from lagproof.grading.grader import grade
     from lagproof.metrics.mismatch import mismatch
     from lagproof.objectives import OBJECTIVES, Weighting, objective
+    from lagproof.runs.run import Run
     from lagproof.runtime.train import train
 
 _WHERE = {
@@ -28,6 +29,7 @@ _WHERE = {
     "Config": "lagproof.config",
     "Counts": "lagproof.data.tokens",
     "LagproofError": "lagproof.errors",
+    "Run": "lagproof.runs.run",
     "TokenBatch": "lagproof.data.tokens",
     "Weighting": "lagproof.objectives",
     "diagnose": "lagproof.dumps.doctor",
@@ -44,6 +46,7 @@ __all__ = [
     "Config",
     "Counts",
     "LagproofError",
+    "Run",
     "TokenBatch",
     "Weighting",
     "diagnose",

@@ -32,8 +32,8 @@ from enum import StrEnum
 from typing import Any
 
 from lagproof.errors import ConfigError, UnknownNameError
-from lagproof.experiments.lags import THRESHOLD, LagName
 from lagproof.experiments.statistics import NUMBERS, RunSummary, paired
+from lagproof.runs.lags import THRESHOLD, LagName
 from lagproof.runs.reading import RunData
 
 

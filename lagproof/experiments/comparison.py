@@ -10,8 +10,8 @@ from lagproof.config import read_toml
 from lagproof.errors import RunDirError
 from lagproof.experiments.claims import Claim, Judged, judge
 from lagproof.experiments.grid import Cell, Grid, from_tree
-from lagproof.experiments.lags import rank
 from lagproof.experiments.statistics import CellSummary, PairedDifference, RunSummary, over_seeds, paired, summarise
+from lagproof.runs.lags import rank
 from lagproof.runs.reading import RunData, is_run, read_run
 
 GRID_FILE = "compare.toml"

@@ -30,8 +30,8 @@ from lagproof.config import Config, from_dict, parse_override, read_toml, set_ke
 from lagproof.errors import ConfigError, UnknownNameError
 from lagproof.experiments import claims
 from lagproof.experiments.claims import Claim
-from lagproof.experiments.lags import LagName, threshold, to_schedule
 from lagproof.experiments.values import check_keys, check_unique, flat_keys, list_at, seed_list, text_at
+from lagproof.runs.lags import LagName, threshold, to_schedule
 
 GRID_KEYS = ("title", "command", "objectives", "lags", "seeds", "baseline", "claims")
 ENTRY_KEYS = ("name", "label", "options", "baseline")

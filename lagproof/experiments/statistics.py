@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from lagproof.evaluation.statistics import Interval, t_interval
-from lagproof.experiments.lags import LagName
+from lagproof.runs.lags import LagName
 from lagproof.runs.reading import RunData
 
 ACCURACY = "eval/accuracy"

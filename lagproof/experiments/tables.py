@@ -22,13 +22,13 @@ from lagproof.errors import RunDirError
 from lagproof.evaluation.statistics import CONFIDENCE, CONFIRMING_SEEDS
 from lagproof.experiments.claims import RULE, Judged
 from lagproof.experiments.comparison import Comparison, Findings
-from lagproof.experiments.lags import describe, in_order
 from lagproof.experiments.statistics import (
     COLLAPSE_RULE,
     CellSummary,
     Estimate,
     PairedDifference,
 )
+from lagproof.runs.lags import describe, in_order
 
 NOTHING = "-"
 """What stands where there is no number."""

@@ -19,11 +19,11 @@ from lagproof.experiments.comparison import (
     pooled,
     read_comparison,
 )
-from lagproof.experiments.lags import LagName, in_order
 from lagproof.experiments.statistics import COLLAPSE_RULE, summarise, verdicts
 from lagproof.experiments.tables import machine
 from lagproof.report import colours, figures, html_tables, single
 from lagproof.report.page import Page, alarm_list, save
+from lagproof.runs.lags import LagName, in_order
 from lagproof.runs.reading import RunData, read_run
 
 FILE = "report.html"

@@ -8,10 +8,10 @@ from typing import Any
 
 import altair as alt
 
-from lagproof.experiments.lags import in_order
 from lagproof.experiments.statistics import CellSummary
 from lagproof.report import colours
 from lagproof.report.series import Curve, Curves
+from lagproof.runs.lags import in_order
 from lagproof.runs.reading import RunData
 
 HEIGHT = 230

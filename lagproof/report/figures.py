@@ -6,13 +6,13 @@ import json
 from collections.abc import Mapping, Sequence
 
 from lagproof.experiments.comparison import Findings
-from lagproof.experiments.lags import LagName, in_order
 from lagproof.metrics.tail import Tail
 from lagproof.report import charts, colours
 from lagproof.report.page import Figure, Panel
 from lagproof.report.series import Curve, Curves, curves
 from lagproof.report.survival import survival
 from lagproof.report.tails import tail
+from lagproof.runs.lags import LagName, in_order
 from lagproof.runs.reading import RunData
 
 Keys = Mapping[str, int]

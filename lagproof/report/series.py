@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lagproof.experiments.lags import LagName
+from lagproof.runs.lags import LagName
 from lagproof.runs.reading import RunData
 
 MAX_POINTS = 12_000

@@ -11,8 +11,8 @@ from typing import Any
 
 from lagproof.config import read_toml
 from lagproof.errors import RunDirError
-from lagproof.experiments import lags
-from lagproof.experiments.lags import LagName
+from lagproof.runs import lags
+from lagproof.runs.lags import LagName
 
 
 @dataclass(frozen=True)

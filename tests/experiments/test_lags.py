@@ -12,9 +12,9 @@ from lagproof.config import Config
 from lagproof.errors import ConfigError, UnknownNameError
 from lagproof.experiments.comparison import cell_dir, open_or_create, read_comparison
 from lagproof.experiments.grid import from_tree, load
-from lagproof.experiments.lags import LagName, in_order, of_schedule, threshold, to_schedule
 from lagproof.experiments.tables import notes
 from lagproof.report import write
+from lagproof.runs.lags import LagName, in_order, of_schedule, threshold, to_schedule
 
 sys.path.insert(0, str(Path(__file__).parent))
 from made_runs import make_run

@@ -12,9 +12,9 @@ from rich.console import Console
 
 from lagproof.experiments.comparison import Comparison, Findings
 from lagproof.experiments.grid import from_tree
-from lagproof.experiments.lags import LagName
 from lagproof.experiments.statistics import RunSummary, over_seeds, paired
 from lagproof.experiments.tables import save, show
+from lagproof.runs.lags import LagName
 from lagproof.runs.reading import RunData
 
 LABELS = ("naive", "spo-0.2", "asympo", "grpo", "sat-grpo", "sat-gspo")
