@@ -30,7 +30,7 @@ class Settings:
     """How responses are sampled.
 
     Attributes:
-        k: samples a problem.
+        k: samples per problem.
         prompts: problems of a task at most; ``None`` for all.
         max_tokens: response tokens at most.
         temperature: 0 is greedy.

@@ -33,7 +33,7 @@ class Generate(Protocol):
 
 Encode = Callable[[str | Messages], Sequence[int]]
 OnProgress = Callable[[int, int], None]
-"""Told the problems done and the problems in all."""
+"""Called with the problems done and the problems in all."""
 
 
 def evaluate_task(
@@ -53,9 +53,9 @@ def evaluate_task(
         encode: prompt to token ids.
         task: grades the answers.
         problems: of the task, for example :func:`eval_problems`.
-        k: samples a problem.
+        k: samples per problem.
         seed: the stream of a problem is a function of ``(seed, index of the problem)`` alone.
-        on_progress: told when it is done.
+        on_progress: called when it is done.
 
     Raises:
         InputError: ``k`` < 1.
@@ -93,7 +93,7 @@ def ask(
     seed: int,
     batch: int | None = None,
 ) -> Iterator[tuple[list[Problem], list[GradedResponse]]]:
-    """Sample and grade problems, a batch at a time.
+    """Sample and grade problems, one batch at a time.
 
     Args:
         generate, encode, task, k, seed: as in :func:`evaluate_task`.

@@ -37,7 +37,7 @@ def identity(model: str, choice: TaskChoice, settings: Settings) -> dict[str, An
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """What is not as it was, in words, one text a value: ``k = 3 there, 2 here``."""
+    """What is not as it was, in words, one text per value: ``k = 3 there, 2 here``."""
     out: list[str] = []
     for key in dict.fromkeys([*now, *before]):
         was, is_ = before.get(key), now.get(key)

@@ -103,7 +103,7 @@ class ProblemResult:
 
 @dataclass(frozen=True)
 class EvalResult:
-    """What ``k`` samples a problem say.
+    """What ``k`` samples per problem say.
 
     Attributes:
         k: samples that were asked for of each problem.

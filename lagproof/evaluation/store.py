@@ -1,6 +1,6 @@
 # pyright: basic, reportMissingTypeStubs=false
 # pyarrow has no types of its own
-"""Samples of an evaluation as parquet, written batch by batch so that an interrupted one goes on."""
+"""Samples of an evaluation as parquet, written batch by batch so that an interrupted one resumes."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def _check_settings(folder: Path, before: Mapping[str, Any], settings: Mapping[s
     if found:
         raise RunDirError(
             f"{folder}: holds an evaluation with other settings: {'; '.join(found)}; "
-            "give the same ones to go on, or another --out"
+            "give the same ones to resume, or another --out"
         )
 
 
@@ -130,7 +130,7 @@ def _check_problems(folder: Path, asked: Fingerprints, now: Fingerprints) -> Non
         others = f", and {len(found) - 3} more problems differ" if len(found) > 3 else ""
         raise RunDirError(
             f"{folder}: the data has changed since its problems were asked: {', '.join(found[:3])}{others}; "
-            "give the same data to go on, or another --out"
+            "give the same data to resume, or another --out"
         )
 
 

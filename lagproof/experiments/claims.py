@@ -26,13 +26,14 @@ The ``metric`` of a difference is a number of ``statistics.summarise``, that of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from lagproof.errors import ConfigError, UnknownNameError
 from lagproof.experiments.statistics import NUMBERS, RunSummary, paired
+from lagproof.experiments.values import checked, is_size, is_text, list_of
 from lagproof.runs.lags import THRESHOLD, LagName
 from lagproof.runs.reading import RunData
 
@@ -164,18 +165,18 @@ def parse(item: object, key: str) -> Claim:
     if missing:
         raise ConfigError(f"{key}: a claim of kind {kind} needs {', '.join(missing)}")
     claim = Claim(
-        text=_checked(item, key, "text", "text", _is_text),
+        text=checked(item, key, "text", "text", is_text),
         kind=kind,
-        entries=tuple(_checked(item, key, "entries", "a list of labels, at least one", _list_of(_is_text))),
+        entries=tuple(checked(item, key, "entries", "a list of labels, at least one", list_of(is_text))),
         lags=tuple(
-            _checked(
-                item, key, "lags", "a list of whole numbers >= 0, or names as s0.5n8, at least one", _list_of(_is_lag)
+            checked(
+                item, key, "lags", "a list of whole numbers >= 0, or names as s0.5n8, at least one", list_of(_is_lag)
             )
         ),
-        metric=_checked(item, key, "metric", "the name of a number", _is_text) if "metric" in item else None,
-        than=_checked(item, key, "than", "a label", _is_text) if "than" in item else None,
-        margin=float(_checked(item, key, "margin", "a number >= 0", _is_size)) if "margin" in item else 0.0,
-        limit=float(_checked(item, key, "limit", "a number >= 0", _is_size)) if "limit" in item else None,
+        metric=checked(item, key, "metric", "the name of a number", is_text) if "metric" in item else None,
+        than=checked(item, key, "than", "a label", is_text) if "than" in item else None,
+        margin=float(checked(item, key, "margin", "a number >= 0", is_size)) if "margin" in item else 0.0,
+        limit=float(checked(item, key, "limit", "a number >= 0", is_size)) if "limit" in item else None,
     )
     if kind in DIFFERENCES and claim.metric not in NUMBERS:
         raise UnknownNameError(f"{key}.metric", str(claim.metric), list(NUMBERS))
@@ -202,7 +203,7 @@ def _judge(claim: Claim, runs: Sequence[RunData], summaries: Sequence[RunSummary
             elif claim.kind in DIFFERENCES:
                 parts.append(_difference(claim, label, lag, summaries))
             else:
-                parts.append(_fate(claim, label, lag, summaries))
+                parts.append(_collapse(claim, label, lag, summaries))
     return Judged(claim, _all(part.verdict for part in parts), tuple(parts))
 
 
@@ -213,7 +214,7 @@ def _all(found: Iterable[ClaimVerdict]) -> ClaimVerdict:
     return ClaimVerdict.UNDECIDED if ClaimVerdict.UNDECIDED in verdicts else ClaimVerdict.HOLDS
 
 
-def _fate(claim: Claim, label: str, lag: LagName, summaries: Sequence[RunSummary]) -> ClaimPart:
+def _collapse(claim: Claim, label: str, lag: LagName, summaries: Sequence[RunSummary]) -> ClaimPart:
     found = [s.collapsed for s in summaries if (s.label, s.lag) == (label, lag) and s.collapsed is not None]
     if not found:
         return _nothing(label, lag, "no run with an evaluation has ended")
@@ -295,24 +296,5 @@ def _keys(kind: ClaimKind) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return COMMON, COMMON
 
 
-def _checked(item: Mapping[str, Any], key: str, name: str, allowed: str, ok: Callable[[object], bool]) -> Any:
-    value = item[name]
-    if not ok(value):
-        raise ConfigError(f"{key}.{name} = {value!r}: must be {allowed}")
-    return value
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str) and bool(value.strip())
-
-
 def _is_lag(value: object) -> bool:
     return (type(value) is int and value >= 0) or (isinstance(value, str) and THRESHOLD.fullmatch(value) is not None)
-
-
-def _is_size(value: object) -> bool:
-    return type(value) in (int, float) and 0.0 <= float(value) < float("inf")  # type: ignore[arg-type]
-
-
-def _list_of(ok: Callable[[object], bool]) -> Callable[[object], bool]:
-    return lambda value: isinstance(value, list) and bool(value) and all(map(ok, value))

@@ -42,7 +42,7 @@ def compare(
         out: directory; ``runs/<name>`` if absent. One that holds the same comparison is continued.
         overrides: ``key=value`` on the keys of the source.
         seeds: replace the source's seeds.
-        jobs: processes; one a core if absent.
+        jobs: processes; one per core if absent.
         command: what the user typed, for the page.
         report: writes the page and returns its path; called when every cell has ended.
         console: where to print; standard output if absent.
@@ -57,7 +57,7 @@ def compare(
         RunDirError: ``out`` holds something else, or cannot be written.
     """
     if jobs is not None and jobs < 1:
-        raise ConfigError(f"--jobs {jobs}: must be at least 1; leave it out for one a core")
+        raise ConfigError(f"--jobs {jobs}: must be at least 1; leave it out for one per core")
     console = console or Console()
     grid = replace(grids.load(source, overrides, seeds), command=command)
     out = out or Path("runs") / grid.name

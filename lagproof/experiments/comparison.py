@@ -149,11 +149,11 @@ def _write(out: Path, grid: Grid) -> None:
 def pooled(runs: Sequence[RunData]) -> list[RunData]:
     """Runs from anywhere, lag by lag, under labels that tell them apart: the same cell twice is named by directory."""
     keys = [(run.label, run.lag, run.seed) for run in runs]
-    told = [
+    named = [
         run if keys.count(key) == 1 else replace(run, label=f"{run.label} ({run.path.name})")
         for run, key in zip(runs, keys, strict=True)
     ]
-    return sorted(told, key=lambda run: rank(run.lag))
+    return sorted(named, key=lambda run: rank(run.lag))
 
 
 def _check_same(out: Path, before: Grid, grid: Grid) -> None:

@@ -3,7 +3,7 @@
 ===========  ==========================================================================================================
 parent       consumes steps and outcomes of workers, stop requests; produces cells; waits for any worker or the
              heartbeat; unblocked by a message, by the end of a process, or after :data:`HEARTBEAT_S`
-worker       consumes cells; produces steps and one outcome a cell; waits for the next cell; unblocked by a cell, by
+worker       consumes cells; produces steps and one outcome per cell; waits for the next cell; unblocked by a cell, by
              ``None`` (stop), or by the parent's end
 ===========  ==========================================================================================================
 
@@ -90,8 +90,8 @@ def run_jobs(jobs: Sequence[Job], num_workers: int, logs: Path, view: View, trai
     Args:
         jobs: in the order in which they start.
         num_workers: processes.
-        logs: folder for what the runs print, one file a job.
-        view: told of everything.
+        logs: folder for what the runs print, one file per job.
+        view: is called with everything.
         train: the single run, ``module:function``.
 
     Returns:
@@ -118,10 +118,10 @@ class _Pool:
     def run(self, num_workers: int, stop: _Stop) -> list[CellOutcome]:
         self._workers = [self._spawn() for _ in range(num_workers)]
         outcomes: list[CellOutcome] = []
-        told = 0
+        passed_on = 0
         while True:
-            if stop.asked > told:
-                told = stop.asked
+            if stop.asked > passed_on:
+                passed_on = stop.asked
                 self._pass_on(stop)
             if not stop.asked:
                 self._give()

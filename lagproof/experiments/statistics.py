@@ -49,7 +49,7 @@ class RunSummary:
         collapsed: by :data:`COLLAPSE_RULE`; ``None`` without evaluations.
         steps: steps made.
         planned_steps: steps asked for.
-        first_alarm, first_red: step at which the first alarm of any severity, and the first red one, rang; ``None``
+        first_alarm, first_red: step at which the first alarm of any severity, and the first red one, fired; ``None``
             where none did.
     """
 
@@ -90,7 +90,7 @@ class CellSummary:
         worst: the lowest accuracy of any seed after step 0.
         collapsed: how many seeds collapsed, of those that can be judged; ``None`` if none can.
         stopped: seeds that ended before their planned steps.
-        first_alarm, first_red: as in :class:`RunSummary`, one a seed.
+        first_alarm, first_red: as in :class:`RunSummary`, one per seed.
     """
 
     label: str
@@ -191,7 +191,7 @@ def estimate(values: Sequence[float]) -> Estimate:
 
 
 def verdicts(cells: Sequence[CellSummary]) -> list[str]:
-    """One sentence a lag: which objectives collapsed there and which held."""
+    """One sentence per lag: which objectives collapsed there and which held."""
     out: list[str] = []
     for lag in dict.fromkeys(cell.lag for cell in cells):
         judged = [cell for cell in cells if cell.lag == lag and cell.collapsed is not None]

@@ -2,10 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from lagproof.errors import ConfigError, UnknownNameError
+
+
+def checked(item: Mapping[str, Any], key: str, name: str, allowed: str, ok: Callable[[object], bool]) -> Any:
+    """The value under ``name``, which ``allowed`` describes and ``ok`` accepts."""
+    value = item[name]
+    if not ok(value):
+        raise ConfigError(f"{key}.{name} = {value!r}: must be {allowed}")
+    return value
+
+
+def is_text(value: object) -> bool:
+    """Text that is not blank."""
+    return isinstance(value, str) and bool(value.strip())
+
+
+def is_size(value: object) -> bool:
+    """A finite number >= 0."""
+    return type(value) in (int, float) and 0.0 <= float(value) < float("inf")  # type: ignore[arg-type]
+
+
+def list_of(ok: Callable[[object], bool]) -> Callable[[object], bool]:
+    """A list of values that ``ok`` accepts, at least one."""
+    return lambda value: isinstance(value, list) and bool(value) and all(map(ok, value))
 
 
 def seed_list(value: object, key: str) -> tuple[int, ...]:

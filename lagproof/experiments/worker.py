@@ -53,7 +53,7 @@ def work(connection: Connection, train: str) -> None:
 
 
 def _attempt(connection: Connection, train: str, job: Job) -> tuple[Ending, str]:
-    """Run one job; a process edge: whatever happens is told, each kind as what it is."""
+    """Run one job; a process edge: whatever happens is reported, each kind as what it is."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # until the run listens itself
     try:
         module, _, name = train.partition(":")

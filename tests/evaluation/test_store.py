@@ -89,7 +89,7 @@ def test_what_failed_before_its_first_sample_does_not_stand_in_the_way(tmp_path:
     assert str(caught.value) == (
         f"{tmp_path}/m/words: holds an evaluation with other settings: "
         'task.prompt = "plain" there, "chat" here; task.seed = 2 there, 1 here; max_tokens = 9 there, 512 here; '
-        "give the same ones to go on, or another --out"
+        "give the same ones to resume, or another --out"
     )
 
 

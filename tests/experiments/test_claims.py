@@ -19,9 +19,9 @@ from lagproof.experiments.tables import save, show
 from lagproof.runs.reading import RunData
 
 HOLDS, FAILS, UNDECIDED = ClaimVerdict.HOLDS, ClaimVerdict.FAILS, ClaimVerdict.UNDECIDED
-FATE: dict[str, Any] = {"text": "t", "kind": "collapses", "entries": ["a"], "lags": [8]}
-ABOVE: dict[str, Any] = FATE | {"kind": "higher", "metric": "accuracy", "than": "b"}
-BOUND: dict[str, Any] = FATE | {"kind": "within", "metric": "loss", "limit": 0.5}
+COLLAPSE: dict[str, Any] = {"text": "t", "kind": "collapses", "entries": ["a"], "lags": [8]}
+ABOVE: dict[str, Any] = COLLAPSE | {"kind": "higher", "metric": "accuracy", "than": "b"}
+BOUND: dict[str, Any] = COLLAPSE | {"kind": "within", "metric": "loss", "limit": 0.5}
 
 
 def run(
@@ -39,7 +39,7 @@ def verdict(claim: dict[str, Any], runs: list[RunData]) -> ClaimVerdict:
     return judged.verdict
 
 
-def fates(*collapsed: bool) -> list[RunData]:
+def collapses(*collapsed: bool) -> list[RunData]:
     return [run("a", seed, 0.1 if fell else 0.6, best=0.6) for seed, fell in enumerate(collapsed)]
 
 
@@ -54,8 +54,8 @@ def fates(*collapsed: bool) -> list[RunData]:
     ],
 )
 def test_collapse_needs_all_seeds(collapsed: tuple[bool, ...], expected: tuple[ClaimVerdict, ClaimVerdict]) -> None:
-    runs = fates(*collapsed)
-    assert (verdict(FATE, runs), verdict(FATE | {"kind": "holds"}, runs)) == expected
+    runs = collapses(*collapsed)
+    assert (verdict(COLLAPSE, runs), verdict(COLLAPSE | {"kind": "holds"}, runs)) == expected
 
 
 def pairs(*differences: float) -> list[RunData]:
@@ -116,14 +116,14 @@ def test_bounds_look_at_every_step_of_every_run(
 
 
 def test_a_line_without_data_says_why_and_nothing_else() -> None:
-    (judged,) = judge([parse(FATE, "c")], [], [])
+    (judged,) = judge([parse(COLLAPSE, "c")], [], [])
     assert judged.parts[0].line == "a at lag 8: no run with an evaluation has ended"
     (judged,) = judge([parse(ABOVE, "c")], [], [])
     assert judged.parts[0].line == "a at lag 8: no seed has accuracy of both a and b"
 
 
 def test_one_entry_at_one_lag_is_enough_to_refute() -> None:
-    both = FATE | {"entries": ["a", "b"], "lags": [8, 1]}
+    both = COLLAPSE | {"entries": ["a", "b"], "lags": [8, 1]}
     fell = [run(label, s, 0.1, best=0.6, lag=lag) for label in "ab" for lag in (1, 8) for s in (0, 1)]
     assert verdict(both, fell) is HOLDS
     assert verdict(both, fell[:-1]) is UNDECIDED
@@ -149,7 +149,7 @@ def test_one_entry_at_one_lag_is_enough_to_refute() -> None:
 )
 def test_what_a_claim_may_not_say(change: dict[str, Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
-        parse(FATE | change, "claims[0]")
+        parse(COLLAPSE | change, "claims[0]")
     with pytest.raises(ConfigError, match="must be a table"):
         parse("naive collapses", "claims[0]")
 
@@ -175,8 +175,8 @@ def test_claims_of_the_presets_speak_of_their_runs(name: str) -> None:
 
 def test_they_are_printed_and_saved(tmp_path: Path) -> None:
     tree = {"objectives": [{"name": "grpo", "label": "a"}], "lags": [8], "seeds": [0, 1], "steps": 6}
-    claim = FATE | {"text": "It falls"}
-    comparison = Comparison(tmp_path, from_tree(tree | {"claims": [claim]}, "x"), tuple(fates(True, True)))
+    claim = COLLAPSE | {"text": "It falls"}
+    comparison = Comparison(tmp_path, from_tree(tree | {"claims": [claim]}, "x"), tuple(collapses(True, True)))
     text = io.StringIO()
     show(comparison.findings, Console(file=text, width=80))
     lines = text.getvalue().splitlines()
