@@ -16,6 +16,7 @@ ORDER = [
     {"report"},
     {"experiments"},
     {"runtime"},
+    {"config"},
     {"dumps", "evaluation"},
     {"learner", "rollout"},
     {"tasks"},
@@ -28,7 +29,8 @@ ORDER = [
     {"objectives"},
     {"data"},
     {"tensors"},
-    {"config"},
+    {"settings"},
+    {"names"},
     {"errors"},
 ]
 LEVEL = {room: level for level, rooms in enumerate(ORDER) for room in rooms}
@@ -36,6 +38,10 @@ NO_TORCH = [
     "lagproof",
     "lagproof.config",
     "lagproof.errors",
+    "lagproof.names",
+    "lagproof.settings.keys",
+    "lagproof.monitor.thresholds",
+    "lagproof.learner.optimization",
     "lagproof.data.samples",
     "lagproof.data.slices",
     "lagproof.data.metrics",

@@ -95,11 +95,9 @@ def train(
 
     if resume is not None and (config is not None or set_):
         raise ConfigError("--resume takes everything from the run directory: leave CONFIG and --set out")
-    settings = RunDir.open(resume)[1] if resume else Config.load(config, set_ or [])
+    settings = Config(**RunDir.open(resume)[1]) if resume else Config.load(config, set_ or [])
     if resume is not None:
-        from dataclasses import replace
-
-        settings = replace(settings, run_dir=str(resume))
+        settings = settings.replace(run_dir=str(resume))
     console = Console(stderr=False)
     with display(settings.steps, console, f"loading {settings.model}") as shown:
         from lagproof.runtime.train import train as run  # here: seconds, and what is wrong with a key is said by now
@@ -168,8 +166,8 @@ def evaluate(
     set_: Annotated[list[str] | None, typer.Option("--set", help="option of the tasks, as TOML: shots=3")] = None,
 ) -> None:
     from lagproof.cli.evaluating import evaluate as run
-    from lagproof.config import parse_override
     from lagproof.evaluation.run import Settings, parse_tasks
+    from lagproof.settings.toml import parse_override
 
     settings = Settings(k, prompts, max_tokens, temperature, top_p, top_k, seed, batch, _strings("--stop", stop))
     run(models, parse_tasks(task, dict(map(parse_override, set_ or []))), settings, out, Console())
@@ -253,7 +251,7 @@ def report(
 
 
 def _strings(option: str, text: str | None) -> tuple[str, ...] | None:
-    from lagproof.config import parse_override
+    from lagproof.settings.toml import parse_override
 
     value = [] if text is None else parse_override(f"{option}={text}")[1]
     if not isinstance(value, list) or not all(isinstance(v, str) for v in value):

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from lagproof import objectives as rules
-from lagproof.config import Config, Named, from_dict, parse_override, read_toml
 from lagproof.data.tokens import TokenBatch
 from lagproof.dumps.dump import Batch, Dump
 from lagproof.objectives import Objective
 from lagproof.objectives.reduction import Reduction, reduction
+from lagproof.settings.toml import parse_override, read_toml
 from lagproof.tensors.advantage import ADVANTAGES
 
 DEFAULT_PRESENT = "grpo"
@@ -55,27 +57,26 @@ def present_choice(path: Path, name: str | None) -> Choice:
     """What the others are compared with: the run's own objective, for a dump ``grpo``, unless one is named."""
     file = path / "config.toml"
     if name is None and file.is_file():
-        config = from_dict(Config, read_toml(file))
-        objective = rules.objective(config.objective.name, **config.objective.options)
-        learner = config.learner
-        how = objective.default_reduction if learner.reduction == "auto" else learner.reduction
-        advantage = objective.default_advantage if learner.advantage == "auto" else learner.advantage
-        kept = "recorded" if advantage == objective.default_advantage else "recorded, as set"
-        return Choice(_label(config.objective), objective, kept, how, config.rollout.max_tokens)
+        config = read_toml(file)  # every key stands in it, since a run saves what it resolved
+        learner, options = config["learner"], dict(config["objective"])
+        name = str(options.pop("name"))
+        objective = rules.objective(name, **options)
+        kept = "recorded" if learner["advantage"] == objective.default_advantage else "recorded, as set"
+        return Choice(_label(name, options), objective, kept, learner["reduction"], config["rollout"]["max_tokens"])
     label = name or DEFAULT_PRESENT
     objective = parse(label)
     return Choice(label, objective, "recorded", objective.default_reduction)
 
 
-def _label(named: Named) -> str:
+def _label(name: str, options: Mapping[str, Any]) -> str:
     """As :func:`parse` reads it, with the options that are not the default ones."""
-    usual = rules.defaults(named.name)
+    usual = rules.defaults(name)
     given = (
         f":{key}={str(value).lower() if isinstance(value, bool) else value}"
-        for key, value in named.options.items()
+        for key, value in options.items()
         if value != usual.get(key)
     )
-    return named.name + "".join(given)
+    return name + "".join(given)
 
 
 def beside(text: str, now: Choice) -> Choice:

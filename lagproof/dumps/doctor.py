@@ -9,7 +9,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from lagproof.config import AlarmConfig
 from lagproof.dumps import rows as rows_module
 from lagproof.dumps.dump import read_dump
 from lagproof.dumps.engine_share import EngineShare, by_age, engine_share
@@ -17,6 +16,7 @@ from lagproof.dumps.evidence import Cover, course, evidence
 from lagproof.dumps.rows import Record
 from lagproof.monitor.advice import advice
 from lagproof.monitor.alarm import Alarm, Severity, alarms
+from lagproof.monitor.thresholds import Thresholds
 
 COLLAPSE = "reward_collapse"
 
@@ -87,7 +87,7 @@ class Verdict:
         }
 
 
-def diagnose(path: str | Path, mapping: Mapping[str, str] | None = None, config: AlarmConfig | None = None) -> Verdict:
+def diagnose(path: str | Path, mapping: Mapping[str, str] | None = None, config: Thresholds | None = None) -> Verdict:
     """Judge a run directory of ours, or a rollout dump of any trainer.
 
     Args:
@@ -104,7 +104,7 @@ def diagnose(path: str | Path, mapping: Mapping[str, str] | None = None, config:
         record = rows_module.of_run(path)
         record = record if config is None else replace(record, alarm=config)
     else:
-        record = rows_module.of_dump(read_dump(path, mapping), config or AlarmConfig())
+        record = rows_module.of_dump(read_dump(path, mapping), config or Thresholds())
     return judge(str(path), record)
 
 

@@ -10,13 +10,15 @@ from typing import Any
 
 import torch
 
-from lagproof.config import AlarmConfig, Config, from_dict, read_toml
 from lagproof.data.metrics import Mean, Metric, merge, values
 from lagproof.dumps.dump import Batch, Dump
 from lagproof.errors import ConfigError, InputError
 from lagproof.metrics.age import ages
 from lagproof.metrics.balance import balance
 from lagproof.metrics.mismatch import mismatch_metrics
+from lagproof.monitor.thresholds import Thresholds
+from lagproof.settings.keys import read
+from lagproof.settings.toml import read_toml
 from lagproof.tensors.advantage import is_tied
 
 
@@ -35,7 +37,7 @@ class Record:
     """
 
     rows: Sequence[Mapping[str, Any]]
-    alarm: AlarmConfig
+    alarm: Thresholds
     objective: str | None = None
     pooled: Mapping[str, float] = field(default_factory=dict[str, float])
     knows_learner: bool = True
@@ -61,15 +63,14 @@ def of_run(path: Path) -> Record:
     if len(rows) == tied and stopped is None:
         without = f" ({tied} batches had no signal, and made none)" if tied else ""
         raise InputError(f"{path}: no training step is recorded yet{without}: nothing to judge")
-    config = None
+    alarm, objective = Thresholds(), None
     try:
-        config = from_dict(Config, read_toml(path / "config.toml"))
+        config = read_toml(path / "config.toml")
+        alarm, objective = read(Thresholds, config.get("alarm", {}), "alarm"), config.get("objective", {}).get("name")
     except ConfigError as error:
         notes.append(f"its configuration cannot be read ({error}): judged by the default thresholds")
     notes += unfinished
-    if config is None:
-        return Record(rows, AlarmConfig(), notes=notes, stopped=stopped)
-    return Record(rows, config.alarm, config.objective.name, notes=notes, stopped=stopped)
+    return Record(rows, alarm, objective, notes=notes, stopped=stopped)
 
 
 def _ending(path: Path) -> tuple[str | None, list[str]]:
@@ -106,7 +107,7 @@ def read_rows(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
     return rows, []
 
 
-def of_dump(dump: Dump, alarm: AlarmConfig) -> Record:
+def of_dump(dump: Dump, alarm: Thresholds) -> Record:
     """One row a step of the dump; a dump of few steps is judged over as many as it has."""
     typed = [metrics(batch) for batch in dump.batches]
     rows = [

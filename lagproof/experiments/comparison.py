@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from lagproof.config import read_toml
 from lagproof.errors import RunDirError
 from lagproof.experiments.claims import Claim, Judged, judge
 from lagproof.experiments.grid import Cell, Grid, from_tree
 from lagproof.experiments.statistics import CellSummary, PairedDifference, RunSummary, over_seeds, paired, summarise
 from lagproof.runs.lags import rank
 from lagproof.runs.reading import RunData, is_run, read_run
+from lagproof.settings.toml import read_toml
 
 GRID_FILE = "compare.toml"
 MAX_NAMED = 4

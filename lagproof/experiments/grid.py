@@ -26,12 +26,13 @@ from typing import Any
 import tomli_w
 
 from lagproof import tasks
-from lagproof.config import Config, from_dict, parse_override, read_toml, set_key, to_dict
+from lagproof.config import Config
 from lagproof.errors import ConfigError, UnknownNameError
 from lagproof.experiments import claims
 from lagproof.experiments.claims import Claim
 from lagproof.experiments.values import check_keys, check_unique, flat_keys, list_at, seed_list, text_at
 from lagproof.runs.lags import LagName, threshold, to_schedule
+from lagproof.settings.toml import parse_override, read_toml, set_key
 
 GRID_KEYS = ("title", "command", "objectives", "lags", "seeds", "baseline", "claims")
 ENTRY_KEYS = ("name", "label", "options", "baseline")
@@ -129,17 +130,17 @@ class Grid:
 
     def config(self, cell: Cell, run_dir: Path) -> Config:
         """The configuration of one run."""
-        tree = to_dict(self.base) | {
+        tree = self.base.to_dict() | {
             "run_dir": str(run_dir),
             "seed": cell.seed,
             "objective": {**cell.entry.options, "name": cell.entry.name},
         }
         tree["schedule"] = tree["schedule"] | to_schedule(cell.lag)
-        return from_dict(Config, tree)
+        return Config(**tree)
 
     def tree(self) -> dict[str, Any]:
         """Plain TOML values that :func:`from_tree` reads back to an equal grid."""
-        base = to_dict(self.base)
+        base = self.base.to_dict()
         for key in SET_BY_GRID:
             *parents, last = key.split(".")
             section = base
@@ -239,7 +240,7 @@ def _base(tree: Mapping[str, Any]) -> Config:
     for key in tree:
         if key not in GRID_KEYS and key not in run_keys:
             raise UnknownNameError("key of a comparison", key, [*GRID_KEYS, *run_keys])
-    return from_dict(Config, {k: v for k, v in tree.items() if k not in GRID_KEYS})
+    return Config(**{k: v for k, v in tree.items() if k not in GRID_KEYS})
 
 
 def _entry(item: object, key: str, common_baseline: str | None) -> GridEntry:

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from lagproof.config import LearnerConfig
 from lagproof.data.metrics import Mean, Metric, Sum, merge
 from lagproof.data.samples import Group
 from lagproof.data.tokens import Counts, TokenBatch
 from lagproof.learner.batching import MicroBatch, Trainee, cut
+from lagproof.learner.optimization import Optimization
 from lagproof.metrics.age import ages
 from lagproof.metrics.balance import balance
 from lagproof.metrics.mismatch import Applied, mismatch_metrics
@@ -48,7 +48,7 @@ class Recipe:
     reduction: Reduction
     advantage: Advantage
     temperature: float
-    config: LearnerConfig
+    config: Optimization
 
 
 @dataclass(frozen=True, eq=False)

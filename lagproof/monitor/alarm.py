@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from lagproof.config import AlarmConfig
 from lagproof.monitor.history import History
+from lagproof.monitor.thresholds import Thresholds
 
 
 class Severity(StrEnum):
@@ -58,7 +58,7 @@ class Finding:
 class Look:
     """What a rule sees: the thresholds and the rows so far."""
 
-    config: AlarmConfig
+    config: Thresholds
     history: History
 
 
@@ -269,7 +269,7 @@ class Monitor:
         config: the thresholds.
     """
 
-    def __init__(self, config: AlarmConfig) -> None:
+    def __init__(self, config: Thresholds) -> None:
         self._look = Look(config, History(config.window))
         self._worst: dict[str, Severity] = {}
 
@@ -286,7 +286,7 @@ class Monitor:
         return out
 
 
-def alarms(rows: Iterable[Mapping[str, Any]], config: AlarmConfig) -> list[Alarm]:
+def alarms(rows: Iterable[Mapping[str, Any]], config: Thresholds) -> list[Alarm]:
     """Every alarm of a history, in the order in which they ring."""
     monitor = Monitor(config)
     return [alarm for row in rows for alarm in monitor.observe(row)]

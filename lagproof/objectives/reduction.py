@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, get_args
 
 from torch import Tensor
 
 from lagproof.data.tokens import Counts
 from lagproof.errors import ConfigError, UnknownNameError
+from lagproof.names import ReductionName
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
@@ -61,7 +62,7 @@ class Constant:
         return 1.0 / (max(counts.num_responses, 1) * self.max_tokens)
 
 
-REDUCTIONS = ("response_mean", "token_mean", "constant")
+REDUCTIONS: tuple[str, ...] = get_args(ReductionName)
 
 
 def reduction(name: str, max_tokens: int | None = None) -> Reduction:

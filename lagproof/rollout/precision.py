@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import get_args
 
 import torch
 from torch import Tensor
 
 from lagproof.errors import ConfigError
+from lagproof.names import Precision
 
-PRECISIONS = ("float32", "bfloat16", "int8", "int6")
+PRECISIONS: tuple[str, ...] = get_args(Precision)
 _BITS = {"int8": 8, "int6": 6}
 
 

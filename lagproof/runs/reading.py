@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lagproof.config import read_toml
 from lagproof.errors import RunDirError
 from lagproof.runs import lags
 from lagproof.runs.lags import LagName
+from lagproof.settings.toml import read_toml
 
 
 @dataclass(frozen=True)

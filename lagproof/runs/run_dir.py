@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
+import tomli_w
 from safetensors import SafetensorError
 
-from lagproof.config import Config, from_dict, read_toml
 from lagproof.errors import CheckpointError, RunDirError
 from lagproof.monitor.alarm import Alarm, Monitor
 from lagproof.runs import rollouts as record
+from lagproof.settings.toml import read_toml
 
 KEPT = "everything up to the last checkpoint is kept: make room or fix the permissions, then continue with --resume"
 """What to do when a run that has begun cannot go on writing."""
@@ -42,20 +43,20 @@ class RunDir:
         self._tokens = 0
 
     @classmethod
-    def create(cls, config: Config, data: Mapping[str, Any] | None) -> RunDir:
-        """A new directory with the resolved configuration, and with what the files of its task were.
+    def create(cls, run_dir: str, config: Mapping[str, Any], data: Mapping[str, Any] | None) -> RunDir:
+        """A new directory with the resolved configuration, as TOML values, and with what the files of its task were.
 
         Raises:
             RunDirError: it exists and holds anything, or cannot be written.
         """
-        cls.check_free(config.run_dir)
-        run = cls(Path(config.run_dir))
+        cls.check_free(run_dir)
+        run = cls(Path(run_dir))
         with writing(run.path, "choose another place with --set run_dir=..., or fix its permissions"):
             run.rollouts.mkdir(parents=True)
             run.checkpoints.mkdir()
             if data is not None:
                 write_text(json.dumps(data, indent=1) + "\n", run.data)
-            config.save_toml(run.path / "config.toml")
+            (run.path / "config.toml").write_text(tomli_w.dumps(config), encoding="utf-8")
         return run
 
     def check_data(self, now: Mapping[str, Any] | None) -> None:
@@ -88,15 +89,15 @@ class RunDir:
             )
 
     @classmethod
-    def open(cls, path: Path) -> tuple[RunDir, Config]:
-        """An existing run and its configuration.
+    def open(cls, path: Path) -> tuple[RunDir, dict[str, Any]]:
+        """An existing run and its configuration, as TOML values.
 
         Raises:
             RunDirError: there is no run.
         """
         if not (path / "config.toml").is_file():
             raise RunDirError(f"{path}: is not a run directory (it has no config.toml); check the path after --resume")
-        return cls(path), from_dict(Config, read_toml(path / "config.toml"))
+        return cls(path), read_toml(path / "config.toml")
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from lagproof import objectives as rules
 from lagproof import tasks
-from lagproof.config import Config, Named, ScheduleConfig
+from lagproof.config import Config, ScheduleConfig
 from lagproof.data.samples import Sample
 from lagproof.errors import CheckpointError, ConfigError, InputError, RunDirError
 from lagproof.evaluation.evaluate import Ask, eval_problems, evaluate_task
@@ -28,6 +28,7 @@ from lagproof.runtime.interrupt import interruptible
 from lagproof.runtime.outcome import Result, finish, finished
 from lagproof.runtime.publication import MemoryChannel
 from lagproof.runtime.schedule import Admission, Limits, Periodic, Plan, Scheduler, Threshold
+from lagproof.settings.models import Named
 from lagproof.tasks.task import Task
 from lagproof.tensors.advantage import ADVANTAGES
 
@@ -74,7 +75,7 @@ def train(
         loaded = load(config.model if saved is None else saved)
         _check_prompts(config, task, loaded)
         if run_dir is None:
-            run_dir = RunDir.create(config, task.data)
+            run_dir = RunDir.create(config.run_dir, config.to_dict(), task.data)
             held.enter_context(run_dir.locked())
         interrupted = held.enter_context(interruptible())
         observers = Observers(interrupted, on_step or _ignore, on_tokens or _ignore, on_alarm or _ignore)
@@ -211,7 +212,7 @@ def _reopen(config: Config) -> RunDir:
     """The directory to go on in, begun with the same configuration."""
     path = Path(config.run_dir)
     run_dir, before = RunDir.open(path)
-    differing = _differences(before.to_dict(), config.to_dict())
+    differing = _differences(Config(**before).to_dict(), config.to_dict())
     if differing:
         raise RunDirError(
             f"--resume {path}: it was begun with other values of {', '.join(differing)}; "

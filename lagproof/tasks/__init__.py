@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from lagproof.config import from_dict, to_dict
 from lagproof.errors import UnknownNameError
+from lagproof.settings.keys import Key, keys
+from lagproof.settings.models import to_dict
 from lagproof.tasks.arithmetic import ArithmeticOptions, ArithmeticTask
 from lagproof.tasks.gym import GymOptions, GymTask
 from lagproof.tasks.math import DataOptions, PromptOptions, WordOptions, data_task, word_task
@@ -17,11 +17,11 @@ from lagproof.tasks.task import Task
 
 
 @dataclass(frozen=True)
-class Entry:
-    """A line of the table.
+class TaskInfo:
+    """What the table knows of a task.
 
     Attributes:
-        options: dataclass whose fields are the options, each with its default.
+        options: model whose fields are the options, each with its default.
         build: makes the task from an instance of it and the run's seed.
         summary: one line for ``--help``.
         defaults: options whose default is another one for this task.
@@ -34,7 +34,7 @@ class Entry:
 
     def read(self, options: Mapping[str, Any]) -> Any:
         """The options as an instance of the dataclass."""
-        return from_dict(self.options, {**self.defaults, **options}, prefix="task.")
+        return self.options(**{**self.defaults, **options})
 
 
 def _arithmetic(options: ArithmeticOptions, run_seed: int) -> Task:
@@ -57,7 +57,7 @@ def _mixture(options: MixtureOptions, run_seed: int) -> Task:
 
 def _of_part(part: Part) -> Mapping[str, Any]:
     """A data set that is only trained or only evaluated on is used whole: nothing is held out of it."""
-    if _entry(part.name).options is not DataOptions:
+    if info(part.name).options is not DataOptions:
         return part.options
     if not part.evaluate:
         return {"held_out": 0.0, **part.options}
@@ -66,14 +66,14 @@ def _of_part(part: Part) -> Mapping[str, Any]:
     return part.options
 
 
-def _data(name: str, summary: str, **defaults: Any) -> Entry:
-    return Entry(DataOptions, lambda options, run_seed: data_task(options, name), summary, defaults)
+def _data(name: str, summary: str, **defaults: Any) -> TaskInfo:
+    return TaskInfo(DataOptions, lambda options, run_seed: data_task(options, name), summary, defaults)
 
 
-TASKS: Mapping[str, Entry] = {
-    "arithmetic": Entry(ArithmeticOptions, _arithmetic, "sums of one-digit terms, for the tiny models"),
-    "words": Entry(WordOptions, word_task, "one-step word problems of our own writing, without end"),
-    "math": Entry(DataOptions, _math, "problem and answer (MATH, MATH500, MAWPS); without a path as words"),
+TASKS: Mapping[str, TaskInfo] = {
+    "arithmetic": TaskInfo(ArithmeticOptions, _arithmetic, "sums of one-digit terms, for the tiny models"),
+    "words": TaskInfo(WordOptions, word_task, "one-step word problems of our own writing, without end"),
+    "math": TaskInfo(DataOptions, _math, "problem and answer (MATH, MATH500, MAWPS); without a path as words"),
     "gsm8k": _data("gsm8k", "GSM8K: question, and a solution that ends in ####"),
     "aime": _data("aime", "AIME: problem and answer"),
     "amc": _data("amc", "AMC: problem and answer"),
@@ -86,10 +86,10 @@ TASKS: Mapping[str, Entry] = {
     "dolci-rl-zero-math": _data("dolci-rl-zero-math", "Dolci-RL-Zero-Math: messages and ground truth"),
     "jsonl": _data("jsonl", "JSON Lines with a column map"),
     "parquet": _data("parquet", "parquet with a column map"),
-    "reasoning-gym": Entry(
+    "reasoning-gym": TaskInfo(
         GymOptions, lambda options, run_seed: GymTask(options), "a generator of reasoning_gym, graded by its own scorer"
     ),
-    "mixture": Entry(MixtureOptions, _mixture, "several tasks with weights"),
+    "mixture": TaskInfo(MixtureOptions, _mixture, "several tasks with weights"),
 }
 
 
@@ -106,23 +106,26 @@ def build(name: str, options: Mapping[str, Any] | None = None, run_seed: int = 0
         ConfigError: an option of the wrong type or value.
         InputError: a data set that cannot be used.
     """
-    entry = _entry(name)
-    return entry.build(entry.read(options or {}), run_seed)
+    found = info(name)
+    return found.build(found.read(options or {}), run_seed)
 
 
-def options(name: str) -> list[tuple[str, Any, str]]:
+def options(name: str) -> list[Key]:
     """Options of a task: name, default, help."""
-    entry = _entry(name)
-    defaults = entry.read({})
-    return [(f.name, getattr(defaults, f.name), f.metadata.get("help", "")) for f in dataclasses.fields(defaults)]
+    return keys(info(name).read({}))
 
 
 def resolve(name: str, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """The options of a task with every default filled in, as plain TOML values; absent ones are left out."""
-    return to_dict(_entry(name).read(options or {}))
+    return to_dict(info(name).read(options or {}))
 
 
-def _entry(name: str) -> Entry:
+def info(name: str) -> TaskInfo:
+    """What the table knows of a task.
+
+    Raises:
+        UnknownNameError: no such task.
+    """
     if name not in TASKS:
         raise UnknownNameError("task", name, TASKS)
     return TASKS[name]

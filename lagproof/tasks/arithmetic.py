@@ -4,43 +4,28 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 
 from lagproof.data.samples import Finish
-from lagproof.errors import ConfigError
-from lagproof.tasks.order import check_seed
+from lagproof.settings.keys import key
+from lagproof.settings.models import model
 from lagproof.tasks.task import Answer, Grade, Problem
-
-ALPHABET = "0123456789+-=,"
-"""Every character of a prompt or an answer."""
 
 _TRAIN, _EVAL, _WORKED = 0, 1, 2
 _HELD_OUT_ONE_IN = 8
 
 
-@dataclass(frozen=True)
+@model("task")
 class ArithmeticOptions:
-    """Options of the generator.
+    """Options of the generator."""
 
-    Raises:
-        ConfigError: fewer than two terms, or a negative seed.
-    """
-
-    terms: int = field(default=4, metadata={"help": "one-digit terms of an expression, >= 2"})
-    seed: int | None = field(
-        default=None, metadata={"help": "which problems; absent: the run's to train on, 0 to evaluate on"}
-    )
-    label: str | None = field(default=None, metadata={"help": "name in metrics; absent: the task's own"})
-
-    def __post_init__(self) -> None:
-        if self.terms < 2:
-            raise ConfigError(f"task.terms = {self.terms}: must be >= 2")
-        check_seed(self.seed)
+    terms: int = key(4, "one-digit terms of an expression, >= 2", ge=2)
+    seed: int | None = key(None, "which problems; absent: the run's to train on, 0 to evaluate on", ge=0)
+    label: str | None = key(None, "name in metrics; absent: the task's own")
 
 
-@dataclass(frozen=True)
+@model("task")
 class ArithmeticTask(ArithmeticOptions):
     """Running sums: the answer lists the sum after the second, the third, ... and the last term.
 

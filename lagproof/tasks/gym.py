@@ -12,9 +12,7 @@ import importlib.util
 import json
 import logging
 import math
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -22,22 +20,23 @@ from lagproof.errors import ConfigError, InputError, UnknownNameError
 from lagproof.grading.extract import extract
 from lagproof.grading.grader import Notices
 from lagproof.grading.pool import FAILED, TIMED_OUT, Pool
+from lagproof.settings.keys import key
+from lagproof.settings.models import model
 from lagproof.tasks.math import PromptOptions
-from lagproof.tasks.order import check_seed
 from lagproof.tasks.task import Answer, Grade, Problem
 
 log = logging.getLogger(__name__)
 _EVAL_SIZE = 1000
 
 
-@dataclass(frozen=True)
+@model("task")
 class GymOptions(PromptOptions):
     """Options of a generator."""
 
-    generator: str | None = field(default=None, metadata={"help": "a name of reasoning_gym, such as chain_sum"})
-    params: dict = field(default_factory=dict, metadata={"help": "options of the generator itself"})  # type: ignore[type-arg]
-    seed: int = field(default=0, metadata={"help": "which problems"})
-    size: int = field(default=10_000, metadata={"help": "problems to train on; a thousand more to evaluate on"})
+    generator: str | None = key(None, "a name of reasoning_gym, such as chain_sum")
+    params: dict[str, Any] = key(dict, "options of the generator itself")
+    seed: int = key(0, "which problems", ge=0)
+    size: int = key(10_000, "problems to train on; a thousand more to evaluate on", ge=1)
 
 
 class GymTask:
@@ -46,9 +45,6 @@ class GymTask:
     def __init__(self, options: GymOptions) -> None:
         if options.generator is None:
             raise ConfigError("task.generator is missing: name a generator of reasoning_gym, such as chain_sum")
-        check_seed(options.seed)
-        if options.size < 1:
-            raise ConfigError(f"task.size = {options.size}: must be >= 1")
         check(options.generator)
         self._options, self._generator = options, options.generator
         self._prompting = options.prompting()
@@ -56,7 +52,6 @@ class GymTask:
             {**options.params, "seed": options.seed, "size": options.size + _EVAL_SIZE}, sort_keys=True
         )
         self._pool = Pool(options.limits(), "lagproof.tasks.gym_worker", (self._generator, self._params))
-        self.counts: Counter[str] = Counter()
         self._failures = Notices(
             log, "the scorer of %s failed on an answer, which gets no reward: %s", f"failures of {self.name}'s scorer"
         )
@@ -90,7 +85,6 @@ class GymTask:
         questions = [(str(answers[i].problem.info["index"]), str(said[i])) for i in asked]
         replies = dict(zip(asked, self._pool.ask(questions), strict=True))
         grades = [_grade(replies[i].word if i in replies else "unparsed") for i in range(len(answers))]
-        self.counts.update(grade.reason for grade in grades)
         for reply in replies.values():
             if reply.word == FAILED:
                 self._failures.add(reply.detail, self.name, reply.detail)

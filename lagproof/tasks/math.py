@@ -5,17 +5,18 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 
-from lagproof.errors import ConfigError, DataChoiceError, InputError
+from lagproof.errors import DataChoiceError, InputError
 from lagproof.grading.extract import Form
 from lagproof.grading.grader import Grader
 from lagproof.grading.pool import Limits
+from lagproof.settings.keys import key
+from lagproof.settings.models import model
 from lagproof.tasks.files import Source, has_split, rows
-from lagproof.tasks.order import check_seed
 from lagproof.tasks.prompts import Prompting
 from lagproof.tasks.schemas import SCHEMAS, Columns, Item, Schema, digest, items, unique_column
 from lagproof.tasks.task import Answer, Grade, Problem
@@ -23,73 +24,54 @@ from lagproof.tasks.words import word_problem
 
 log = logging.getLogger(__name__)
 _TRAIN, _EVAL = 0, 1
-_FORMS = " | ".join(Form)
 
 
-@dataclass(frozen=True)
+@model("task")
 class PromptOptions:
     """Options that every task in words has."""
 
-    label: str | None = field(default=None, metadata={"help": "name in metrics; absent: the task's own"})
-    prompt: str = field(default="chat", metadata={"help": "chat (the model's chat template) | plain"})
-    answer_form: str = field(default=str(Form.BOXED), metadata={"help": f"where the answer is: {_FORMS}"})
-    instruction: str | None = field(default=None, metadata={"help": "asks for the form; absent: the usual sentence"})
-    system: str | None = field(default=None, metadata={"help": "system message, chat only; absent: the data set's own"})
-    shots: int = field(default=0, metadata={"help": "worked examples in front of the question"})
-    limit_s: float = field(default=5.0, metadata={"help": "wall-clock limit of grading one answer"})
-    memory_mib: int = field(default=1024, metadata={"help": "memory limit of grading one answer"})
-    graders: int = field(default=2, metadata={"help": "grading processes at most; started when first needed"})
+    label: str | None = key(None, "name in metrics; absent: the task's own")
+    prompt: Literal["chat", "plain"] = key("chat", "chat (the model's chat template) | plain")
+    answer_form: Form = key(Form.BOXED, f"where the answer is: {' | '.join(Form)}", strict=False)
+    instruction: str | None = key(None, "asks for the form; absent: the usual sentence")
+    system: str | None = key(None, "system message, chat only; absent: the data set's own")
+    shots: int = key(0, "worked examples in front of the question", ge=0)
+    limit_s: float = key(Limits.time_s, "wall-clock limit of grading one answer", gt=0)
+    memory_mib: int = key(Limits.memory_mib, "memory limit of grading one answer", ge=64)
+    graders: int = key(Limits.workers, "grading processes at most; started when first needed", ge=1)
 
     def prompting(self) -> Prompting:
         """How questions are put."""
-        return Prompting(self.prompt, self.form(), self.instruction, self.system, self.shots)
-
-    def form(self) -> Form:
-        """How answers are marked."""
-        if self.answer_form not in list(Form):
-            raise ConfigError(f"task.answer_form = {self.answer_form!r}: must be {_FORMS}")
-        return Form(self.answer_form)
+        return Prompting(self.prompt, self.answer_form, self.instruction, self.system, self.shots)
 
     def limits(self) -> Limits:
         """What grading one answer may cost."""
         return Limits(self.limit_s, self.memory_mib, self.graders)
 
 
-@dataclass(frozen=True)
+@model("task")
 class WordOptions(PromptOptions):
     """Options of the generator."""
 
-    seed: int | None = field(
-        default=None, metadata={"help": "which problems; absent: the run's to train on, 0 to evaluate on"}
-    )
-    largest: int = field(default=20, metadata={"help": "largest number in a problem, >= 4"})
-
-    def __post_init__(self) -> None:
-        if self.largest < 4:
-            raise ConfigError(f"task.largest = {self.largest}: must be >= 4")
-        check_seed(self.seed)
+    seed: int | None = key(None, "which problems; absent: the run's to train on, 0 to evaluate on", ge=0)
+    largest: int = key(20, "largest number in a problem, >= 4", ge=4)
 
 
-@dataclass(frozen=True)
+@model("task")
 class DataOptions(PromptOptions):
     """Options of a data set."""
 
-    path: str | None = field(default=None, metadata={"help": "a file, a folder, or a Hugging Face data set name"})
-    split: str = field(default="train", metadata={"help": "files of the folder, or split, to train on"})
-    subset: str | None = field(default=None, metadata={"help": "configuration of a Hugging Face data set"})
-    eval_path: str | None = field(default=None, metadata={"help": "problems to evaluate on; absent: as path"})
-    eval_split: str = field(default="test", metadata={"help": "files of the folder, or split, to evaluate on"})
-    held_out: float = field(
-        default=0.1,
-        metadata={"help": "share of path evaluated on and not trained on where there is no other; 0: both on all"},
+    path: str | None = key(None, "a file, a folder, or a Hugging Face data set name")
+    split: str = key("train", "files of the folder, or split, to train on")
+    subset: str | None = key(None, "configuration of a Hugging Face data set")
+    eval_path: str | None = key(None, "problems to evaluate on; absent: as path")
+    eval_split: str = key("test", "files of the folder, or split, to evaluate on")
+    held_out: float = key(
+        0.1, "share of path evaluated on and not trained on where there is no other; 0: both on all", ge=0, lt=1
     )
-    question_column: str | None = field(default=None, metadata={"help": "dotted path; absent: the usual names"})
-    gold_column: str | None = field(default=None, metadata={"help": "dotted path; absent: the usual names"})
-    id_column: str | None = field(default=None, metadata={"help": "dotted path; absent: the usual names, or numbers"})
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.held_out < 1:
-            raise ConfigError(f"task.held_out = {self.held_out}: must be in [0, 1)")
+    question_column: str | None = key(None, "dotted path; absent: the usual names")
+    gold_column: str | None = key(None, "dotted path; absent: the usual names")
+    id_column: str | None = key(None, "dotted path; absent: the usual names, or numbers")
 
     def columns(self) -> Columns:
         """The columns that were chosen."""
@@ -121,7 +103,7 @@ class MathTask:
     def __init__(self, name: str, problems: Problems, options: PromptOptions) -> None:
         self._name, self._problems = name, problems
         self._prompting = options.prompting()
-        self._grader = Grader(options.form(), options.limits())
+        self._grader = Grader(options.answer_form, options.limits())
 
     @property
     def name(self) -> str:
@@ -138,11 +120,6 @@ class MathTask:
     @property
     def data(self) -> Mapping[str, Any] | None:
         return self._problems.data
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """How often each reason was given since the start."""
-        return dict(self._grader.counts)
 
     def problem(self, index: int) -> Problem:
         return self._problem(self._problems.train(index))

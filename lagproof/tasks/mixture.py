@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 
 from lagproof.errors import ConfigError, InputError
-from lagproof.tasks.order import check_seed, position
+from lagproof.settings.keys import key
+from lagproof.settings.models import model
+from lagproof.tasks.order import position
 from lagproof.tasks.task import Answer, Grade, Problem, Task
 
 _BLOCK = 1000
@@ -23,20 +25,14 @@ RESERVED = ("eval", "time", "probe", "graded", "positive", "negative", "age")
 _TAKEN = re.compile(rf"(?:{'|'.join(RESERVED)})(?:_\d[\d-]*)?(?:/.*)?")
 
 
-@dataclass(frozen=True)
+@model("task")
 class MixtureOptions:
     """Options of a mixture."""
 
-    tasks: list = field(  # type: ignore[type-arg]
-        default_factory=list,
-        metadata={"help": "tables with name, weight (1; 0: evaluated only), evaluate (true), and that task's options"},
+    tasks: list[Any] = key(
+        list, "tables with name, weight (1; 0: evaluated only), evaluate (true), and that task's options"
     )
-    seed: int | None = field(
-        default=None, metadata={"help": "order of the tasks and of their problems; absent: the run's"}
-    )
-
-    def __post_init__(self) -> None:
-        check_seed(self.seed)
+    seed: int | None = key(None, "order of the tasks and of their problems; absent: the run's", ge=0)
 
 
 @dataclass(frozen=True)
@@ -144,16 +140,16 @@ def parts_of(options: MixtureOptions) -> list[Part]:
     """The tables of a mixture.
 
     Raises:
-        ConfigError: an entry that is no table with a name or is a mixture itself, a weight that is no number, or a task
+        ConfigError: what is no table with a name or is a mixture itself, a weight that is no number, or a task
             that is neither trained nor evaluated on.
     """
     out = []
-    for number, entry in enumerate(options.tasks):
-        if not isinstance(entry, Mapping) or not isinstance(entry.get("name"), str):
-            raise ConfigError(f"task.tasks[{number}] = {entry!r}: must be a table with a name")
-        if entry["name"] == "mixture":
+    for number, table in enumerate(options.tasks):
+        if not isinstance(table, Mapping) or not isinstance(table.get("name"), str):
+            raise ConfigError(f"task.tasks[{number}] = {table!r}: must be a table with a name")
+        if table["name"] == "mixture":
             raise ConfigError(f"task.tasks[{number}] is a mixture: must be one task; name its tasks here, with weights")
-        weight, evaluate = entry.get("weight", 1.0), entry.get("evaluate", True)
+        weight, evaluate = table.get("weight", 1.0), table.get("evaluate", True)
         if isinstance(weight, bool) or not isinstance(weight, int | float):
             raise ConfigError(f"task.tasks[{number}].weight = {weight!r}: must be a number >= 0")
         if not isinstance(evaluate, bool):
@@ -162,8 +158,8 @@ def parts_of(options: MixtureOptions) -> list[Part]:
             raise ConfigError(
                 f"task.tasks[{number}] has weight = 0 and evaluate = false: leave it out, or one of the two"
             )
-        own = {k: v for k, v in entry.items() if k not in ("name", "weight", "evaluate")}
-        out.append(Part(entry["name"], float(weight), evaluate, own))
+        own = {k: v for k, v in table.items() if k not in ("name", "weight", "evaluate")}
+        out.append(Part(table["name"], float(weight), evaluate, own))
     return out
 
 

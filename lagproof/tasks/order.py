@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from lagproof.errors import ConfigError, InputError
+from lagproof.errors import InputError
 
 
 def position(n: int, size: int | None, seed: int) -> tuple[int, int]:
@@ -31,16 +31,6 @@ def position(n: int, size: int | None, seed: int) -> tuple[int, int]:
         raise InputError("the task has no problems: nothing to train on")
     epoch, place = divmod(n, size)
     return epoch, int(_permutation(size, seed, epoch)[place])
-
-
-def check_seed(seed: int | None) -> None:
-    """What a task's option ``seed`` may be.
-
-    Raises:
-        ConfigError: a negative one.
-    """
-    if seed is not None and seed < 0:
-        raise ConfigError(f"task.seed = {seed}: must be >= 0")
 
 
 @lru_cache(maxsize=4)

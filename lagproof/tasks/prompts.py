@@ -40,10 +40,6 @@ class Prompting:
     shots: int = 0
 
     def __post_init__(self) -> None:
-        if self.style not in ("chat", "plain"):
-            raise ConfigError(f"task.prompt = {self.style!r}: must be chat | plain")
-        if self.shots < 0:
-            raise ConfigError(f"task.shots = {self.shots}: must be >= 0")
         if self.system is not None and self.style == "plain":
             raise ConfigError("task.system is a chat message: leave it out, or set task.prompt = 'chat'")
 

@@ -18,7 +18,7 @@ import typer
 
 from lagproof import tasks
 from lagproof.cli import app
-from lagproof.config import Config, parse_override
+from lagproof.config import Config
 from lagproof.data.samples import Finish, Group, Sample
 from lagproof.errors import InputError
 from lagproof.evaluation.result import EvalResult, GradedResponse, ModelDifference, ProblemResult
@@ -32,6 +32,7 @@ from lagproof.grading.judge import MAX_DEPTH, Verdict
 from lagproof.grading.pool import Limits
 from lagproof.grading.votes import answer_key
 from lagproof.metrics.responses import by_task
+from lagproof.settings.toml import parse_override
 from lagproof.tasks import files, gym, prompts, schemas
 from lagproof.tasks.arithmetic import ArithmeticOptions, ArithmeticTask
 from lagproof.tasks.math import DataOptions, PromptOptions, WordOptions
@@ -66,13 +67,13 @@ CONFIGURATIONS = [*blocks("toml"), (ROOT / "examples" / "mixture.toml").read_tex
 
 class TestTasks:
     def test_every_task_stands_in_the_table(self):
-        assert table("Tasks", "name") == [[f"`{name}`", entry.summary] for name, entry in tasks.TASKS.items()]
+        assert table("Tasks", "name") == [[f"`{name}`", info.summary] for name, info in tasks.TASKS.items()]
 
     def test_every_option_stands_in_the_table_with_its_default(self):
         def rows(of: str, cls: type, base: type | None = None) -> list[list[str]]:
             inherited = {f.name for f in dataclasses.fields(base)} if base else set()
             own = [f for f in dataclasses.fields(cls) if f.name not in inherited]
-            return [[f"`{f.name}`", written(default(f)), of, f.metadata["help"]] for f in own]
+            return [[f"`{f.name}`", written(default(f)), of, f.metadata["description"]] for f in own]
 
         assert table("Tasks", "option") == [
             *rows("all in words", PromptOptions),
@@ -84,7 +85,7 @@ class TestTasks:
         ]
 
     def test_which_tasks_have_which_options(self):
-        kinds = {name: entry.options for name, entry in tasks.TASKS.items()}
+        kinds = {name: info.options for name, info in tasks.TASKS.items()}
         in_words = [name for name, kind in kinds.items() if issubclass(kind, PromptOptions)]
         assert in_words == [name for name in kinds if name not in ("arithmetic", "mixture")]
         data = [name for name, kind in kinds.items() if kind is DataOptions]
@@ -92,7 +93,7 @@ class TestTasks:
         assert data == list(kinds)[list(kinds).index("math") : list(kinds).index("parquet") + 1]
 
     def test_other_defaults_are_named(self):
-        changed = {name: entry.defaults for name, entry in tasks.TASKS.items() if entry.defaults}
+        changed = {name: info.defaults for name, info in tasks.TASKS.items() if info.defaults}
         (sentence,) = re.findall(r"`([a-z0-9-]+)` has\s+other defaults: (.*?)\.", TEXT)
         said = tomllib.loads("\n".join(re.findall(r"`(.*?)`", sentence[1])))
         assert {sentence[0]: said} == changed

@@ -194,7 +194,7 @@ def test_every_rule_has_a_case():
     ("override", "message"),
     [
         ("alarm.d_bar=[0.5, 0.1]", r"alarm\.d_bar = \[0\.5, 0\.1\]: must be a yellow threshold > 0"),
-        ("alarm.d_bar=[0.0, 0.1]", "inf never rings"),
+        ("alarm.d_bar=[0.0, 0.1]", "inf never fires"),
         ("alarm.d_bar=0.3", "expected a list of 2 numbers"),
         ("alarm.ess=[0.2, 0.6]", r"alarm\.ess = \[0\.2, 0\.6\]: must be shares"),
         ("alarm.reward=[1.5, 0.5]", "must be shares"),

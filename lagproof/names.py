@@ -1,0 +1,17 @@
+"""Names that a configuration chooses among, for those who must know them without torch.
+
+The tables that the names are keys of stand where the code is; a test holds both equal.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+AdvantageName = Literal["group_norm", "group_center", "leave_one_out", "gpg"]
+"""Keys of ``tensors.advantage.ADVANTAGES``."""
+
+ReductionName = Literal["response_mean", "token_mean", "constant"]
+"""What ``objectives.reduction.reduction`` builds."""
+
+Precision = Literal["float32", "bfloat16", "int8", "int6"]
+"""The weights that an engine samples with; ``rollout.precision`` makes them."""
