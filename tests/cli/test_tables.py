@@ -19,7 +19,7 @@ def printed(table: Table, *, terminal: bool = False) -> list[str]:
 def test_sections_stand_apart_below_a_rule() -> None:
     columns = [Column("name", align="left"), Column("[n]", format=".2f")]
     table = Table("T", columns, [[Row(["[a]", 1.0])], [Row(["bb", None])]], caption="Above.", notes=["Below."])
-    assert [line.replace("-", "") for line in printed(table)] == [
+    assert [line.replace("-", "").rstrip() for line in printed(table)] == [
         "Above.",
         "T",
         "name   [n]",
