@@ -7,7 +7,8 @@
     │   ├── ConfigError             a key or a value of a configuration or of an objective
     │   │   └── UnknownNameError    a name that is in no table; carries the nearest one
     │   ├── InputError              tensors, data sets, dumps, model folders
-    │   │   └── DataChoiceError     a data set that needs another path, split or subset; carries those there are
+    │   │   ├── DataChoiceError     a data set that needs another path, split or subset; carries those there are
+    │   │   └── PromptError         a prompt that a model cannot read
     │   └── RunDirError             a run directory that exists, is missing, or cannot be written
     ├── MissingPackageError (ImportError)  a package of an extra is not installed; names the extra
     ├── CheckpointError             a checkpoint that cannot be read
@@ -70,6 +71,20 @@ class DataChoiceError(InputError):
     def __init__(self, message: str, option: Literal["path", "split", "subset"], allowed: Iterable[str] = ()) -> None:
         self.option, self.allowed = option, tuple(allowed)
         super().__init__(message)
+
+
+class PromptError(InputError):
+    """A prompt that a model cannot read.
+
+    Args:
+        model: which, as it was loaded.
+        problem: what is wrong, as it goes on from the name of the model.
+        remedy: what to do next.
+    """
+
+    def __init__(self, model: str, problem: str, remedy: str) -> None:
+        self.model, self.problem, self.remedy = model, problem, remedy
+        super().__init__(f"{model} {problem}: {remedy}")
 
 
 class RunDirError(UsageError):

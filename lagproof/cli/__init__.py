@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from lagproof import __version__
-from lagproof.config import Config, keys
+from lagproof.config import keys
 from lagproof.errors import ConfigError, InterruptedRunError, LagproofError, UsageError
 
 app = typer.Typer(
@@ -87,36 +87,16 @@ def train(
     config: Annotated[Path | None, typer.Argument(help="TOML file", show_default=False)] = None,
     set_: SetOption = None,
     resume: Annotated[
-        Path | None, typer.Option(help="go on with this run directory, bit for bit", show_default=False)
+        Path | None, typer.Option(help="resume this run directory, bit for bit", show_default=False)
     ] = None,
 ) -> None:
-    from lagproof.cli.progress import display
-    from lagproof.runs.run_dir import RunDir
+    from lagproof.cli.training import train as run
 
-    if resume is not None and (config is not None or set_):
-        raise ConfigError("--resume takes everything from the run directory: leave CONFIG and --set out")
-    settings = Config(**RunDir.open(resume)[1]) if resume else Config.load(config, set_ or [])
-    if resume is not None:
-        settings = settings.replace(run_dir=str(resume))
-    console = Console(stderr=False)
-    with display(settings.steps, console, f"loading {settings.model}") as shown:
-        from lagproof.runtime.train import train as run  # here: seconds, and what is wrong with a key is said by now
-
-        result = run(
-            settings, resume=resume is not None, on_step=shown.row, on_tokens=shown.tokens, on_alarm=shown.alarm
-        )
-    accuracy = result.metrics.get("eval/accuracy")
-    console.print(
-        f"{result.reason} after {result.steps} steps"
-        + (f", accuracy {accuracy:.3f}" if accuracy is not None else "")
-        + f": {result.run_dir}",
-        soft_wrap=True,
-        highlight=False,
-    )
+    run(config, set_ or [], resume, Console())
 
 
 @app.command(
-    help="Objectives x lags x seeds side by side, in parallel processes: a table and a page. The same command goes on "
+    help="Objectives x lags x seeds side by side, in parallel processes: a table and a page. The same command resumes "
     "where it was interrupted. SOURCE is a preset (demo, asympo, sat) or a TOML file."
 )
 def compare(
@@ -126,8 +106,7 @@ def compare(
     seeds: Annotated[str | None, typer.Option(help="seeds instead of the source's: 0,1,2", show_default=False)] = None,
     jobs: Annotated[int | None, typer.Option(help="processes; one a core by default", show_default=False)] = None,
 ) -> None:
-    from lagproof.experiments.compare import compare as run
-    from lagproof.report import write_comparison
+    from lagproof.cli.comparing import compare as run
 
     code = run(
         source,
@@ -136,7 +115,7 @@ def compare(
         seeds=None if seeds is None else _integers("--seeds", seeds),
         jobs=jobs,
         command=shlex.join(["lagproof", *sys.argv[1:]]),
-        report=write_comparison,
+        console=Console(),
     )
     raise typer.Exit(code)
 
@@ -144,14 +123,14 @@ def compare(
 @app.command(
     name="eval",
     help="avg@k with an interval, pass@k, maj@k of one or more models or checkpoints; several are compared with the "
-    "first. A TASK is a name (arithmetic), or LABEL=FILE (aime24=aime24.jsonl). The same command goes on where it was "
+    "first. A TASK is a name (arithmetic), or LABEL=FILE (aime24=aime24.jsonl). The same command resumes where it was "
     "interrupted.",
 )
 def evaluate(
     models: Annotated[list[str], typer.Argument(help="tiny-dense | tiny-moe | smollm2 | a folder | Hugging Face name")],
     task: Annotated[list[str], typer.Option(help="NAME or LABEL=FILE; may be repeated")],
     out: Annotated[Path, typer.Option(help="folder for samples, tables and result.json")] = Path("runs/eval"),
-    k: Annotated[int, typer.Option("--k", "-k", help="samples a problem")] = 1,
+    k: Annotated[int, typer.Option("--k", "-k", help="samples per problem")] = 1,
     prompts: Annotated[int | None, typer.Option(help="problems at most; all by default", show_default=False)] = None,
     max_tokens: Annotated[int, typer.Option(help="response tokens at most")] = 512,
     temperature: Annotated[float, typer.Option(help="0 is greedy")] = 1.0,
@@ -198,14 +177,14 @@ JsonOption = Annotated[bool, typer.Option("--json", help="for machines")]
 
 @app.command(
     help="What is wrong with a run, with the evidence and what to try. PATH is a run directory, or a parquet or JSON "
-    "Lines dump of another trainer. Exit code: 0 healthy, 1 sick, 2 unusable."
+    "Lines dump of another trainer. Exit code: 0 healthy, 1 unhealthy, 2 unusable."
 )
 def doctor(
     path: Annotated[Path, typer.Argument(help="run directory or dump")],
     map_: MapOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    from lagproof.cli.commands import run_doctor
+    from lagproof.cli.diagnosing import run_doctor
 
     raise typer.Exit(run_doctor(path, _mapping(map_), as_json=as_json))
 
@@ -219,16 +198,22 @@ def whatif(
     objectives: Annotated[
         str | None, typer.Option(help="names with commas; all by default", show_default=False)
     ] = None,
-    present: Annotated[
-        str | None, typer.Option(help="compared with; the run's own by default, for a dump grpo", show_default=False)
+    baseline: Annotated[
+        str | None,
+        typer.Option(
+            help="what the others are compared with; the run's own by default, for a dump grpo", show_default=False
+        ),
     ] = None,
     map_: MapOption = None,
     as_json: JsonOption = False,
     out: Annotated[Path | None, typer.Option(help="also a page of it, to this file", show_default=False)] = None,
 ) -> None:
-    from lagproof.cli.comparing import compare_objectives as run
+    from lagproof.cli.diagnosing import run_whatif
 
-    raise typer.Exit(run(path, objectives, _mapping(map_), present=present, as_json=as_json, out=out))
+    names = None if objectives is None else objectives.split(",")
+    command = shlex.join(["lagproof", *sys.argv[1:]])
+    code = run_whatif(path, names, _mapping(map_), baseline=baseline, as_json=as_json, out=out, command=command)
+    raise typer.Exit(code)
 
 
 def _mapping(pairs: list[str] | None) -> dict[str, str] | None:
@@ -272,7 +257,7 @@ def objectives(
 ) -> None:
     from lagproof.cli.listing import show_objective, show_objectives
 
-    show_objectives(Console()) if name is None else show_objective(name)
+    show_objectives(Console()) if name is None else show_objective(name, Console())
 
 
 @app.command(help="The table of tasks; with NAME the options of one, which are the other keys of [task].")
@@ -295,9 +280,9 @@ def warmstart(
     task = ArithmeticTask()
     for kind in model or list(TINY_MODELS):
 
-        def told(step: int, loss: float, share: float | None) -> None:
+        def reached(step: int, loss: float, share: float | None) -> None:
             if share is not None:
                 print(f"{kind} step {step}: loss {loss:.3f} nats a token, {share:.3f} solved", flush=True)  # noqa: B023
 
-        share = build(kind, out / kind, task.worked_example, seed=seed, progress=told)
+        share = build(kind, out / kind, task.worked_example, seed=seed, progress=reached)
         print(f"{kind}: {share:.3f} solved when sampled; saved in {out / kind}")

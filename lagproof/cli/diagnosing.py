@@ -1,110 +1,128 @@
-"""Verdicts and comparisons as text of 80 columns; plain where it is piped."""
+"""What ``lagproof doctor`` and ``lagproof whatif`` do: look, print, and say how it ended."""
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Iterable, Sequence
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
 
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 from rich.text import Text
 
-from lagproof.dumps.doctor import Status, Verdict
-from lagproof.dumps.whatif import Comparison, WhatIf
-from lagproof.dumps.words import particular, percent
-from lagproof.metrics.bins import bands
+from lagproof.cli import tables
+from lagproof.cli.tables import say, show_list, wrapped
+from lagproof.dumps.doctor import Status, Verdict, diagnose
+from lagproof.dumps.tables import by_sign, overall, removed_by_age
+from lagproof.dumps.whatif import WhatIf, whatif
+from lagproof.dumps.words import particular
+from lagproof.errors import UsageError
 from lagproof.monitor.alarm import Severity
 
+UNUSABLE = 2
+AGE_COLUMNS = 6
 _STYLE = {Status.HEALTHY: "green", Status.WATCH: "yellow", Status.SICK: "red"}
 _SEVERITY = {Severity.YELLOW: "yellow", Severity.RED: "red"}
-AGE_COLUMNS = 6
+
+T = TypeVar("T")
 
 
-def verdict(found: Verdict, console: Console) -> None:
+def run_doctor(path: Path, mapping: Mapping[str, str] | None = None, *, as_json: bool = False) -> int:
+    """Print the verdict on ``path``.
+
+    Returns:
+        The exit code: 0 healthy, 1 unhealthy, 2 unusable input.
+    """
+    verdict = _look(lambda: diagnose(path, mapping), path, as_json=as_json)
+    if verdict is None:
+        return UNUSABLE
+    if as_json:
+        _print_json(verdict.to_dict())
+    else:
+        show_verdict(verdict, Console(highlight=False))
+    return verdict.exit_code
+
+
+def run_whatif(
+    path: Path,
+    objectives: Sequence[str] | None = None,
+    mapping: Mapping[str, str] | None = None,
+    *,
+    baseline: str | None = None,
+    as_json: bool = False,
+    out: Path | None = None,
+    command: str | None = None,
+) -> int:
+    """Print what other objectives would have done with the tokens of ``path``.
+
+    Args:
+        path: a run directory of ours with its rollouts, or a dump.
+        objectives: names; ``None`` takes all.
+        mapping: our role of a column to its name.
+        baseline: the objective that the others are compared with; ``None``: the run's own, for a dump grpo.
+        as_json: for machines.
+        out: file of a page of it, where one is wanted.
+        command: what the user typed, for the page.
+
+    Returns:
+        The exit code: 0, or 2 for unusable input.
+
+    Raises:
+        RunDirError: the page cannot be written.
+    """
+    found = _look(lambda: whatif(path, objectives, mapping, baseline), path, as_json=as_json)
+    if found is None:
+        return UNUSABLE
+    if out is not None:
+        from lagproof.report import write_whatif  # here: a second that only drawing needs
+
+        write_whatif(found, out, command=command)
+    if as_json:
+        _print_json(found.to_dict() | ({} if out is None else {"page": str(out)}))
+        return 0
+    show_whatif(found, Console(highlight=False))
+    if out is not None:
+        print(f"\n{out}")
+    return 0
+
+
+def show_verdict(found: Verdict, console: Console) -> None:
     """Print a verdict: words, alarms, evidence, advice, notes."""
-    console.print(Text(_wrapped(found.sentence, console), style=f"bold {_STYLE[found.status]}"))
+    console.print(Text(wrapped(found.sentence, console), style=f"bold {_STYLE[found.status]}"))
     if found.alarms:
         console.print("\nAlarms")
     for alarm in found.alarms:
         when, how = f"  step {alarm.step:>5}  ", f"{alarm.severity!s:<6}"
-        lines = _wrapped(f"{when}{how}  {alarm.sentence}", console, len(when) + len(how) + 2)
+        lines = wrapped(f"{when}{how}  {alarm.sentence}", console, len(when) + len(how) + 2)
         console.print(Text.assemble(when, (how, _SEVERITY[alarm.severity]), lines[len(when) + len(how) :]))
-    _section(console, "Evidence", found.evidence)
-    _section(console, "What to try", found.advice)
-    _section(console, "Notes", found.notes)
+    show_list("Evidence", found.evidence, console)
+    show_list("What to try", found.advice, console)
+    show_list("Notes", found.notes, console)
 
 
-def whatif(found: WhatIf, console: Console) -> None:
+def show_whatif(found: WhatIf, console: Console) -> None:
     """Print what other objectives would have done: all tokens, by sign, by age, and what is particular to some."""
     steps = f"{found.steps} step{'s' if found.steps != 1 else ''}"
-    console.print(
-        f"{found.tokens} tokens of {steps}, weighed by each objective and compared with {escape(found.present)}.\n"
-        "differs: tokens with another weight; kept, removed, added: gradient mass, as\n"
-        "shares of the present one; cosine: of the two vectors of weights; up, down:\n"
-        "tokens clipped above and below; -: it has no such clip.\n"
-    )
-    console.print(_overall(found.comparisons))
-    if any(name in c.mass for c in found.comparisons for name in ("positive/", "negative/")):
-        console.print("\nBy sign of the advantage")
-        console.print(_by_sign(found.comparisons))
-    if len(found.comparisons[0].ages) > 1:
-        console.print("\nRemoved, by age of the token in updates")
-        console.print(_by_age(found.comparisons))
-    _section(console, "In particular", [particular(c) for c in found.comparisons if c.finding is not None])
-    _section(console, "Notes", found.notes)
+    say(f"{found.tokens} tokens of {steps}, weighed by each objective. Nothing was trained.\n", console)
+    for table in (overall(found), by_sign(found), removed_by_age(found, AGE_COLUMNS)):
+        if table is not None:
+            tables.show(table, console)
+    show_list("In particular", [particular(c) for c in found.comparisons if c.finding is not None], console)
+    show_list("Notes", found.notes, console)
 
 
-def _overall(comparisons: Sequence[Comparison]) -> Table:
-    table = _table("objective", "differs", "kept", "removed", "added", "cosine", "up", "down")
-    for number, c in enumerate(comparisons):
-        shares = c.mass[""].shares
-        table.add_row(
-            escape(c.choice.label) + (" (now)" if number == 0 else ""),
-            percent(c.differs),
-            *(percent(shares.get(name)) for name in ("kept", "removed", "added")),
-            "-" if c.cosine is None else f"{c.cosine:.3f}",
-            percent(c.stats.get("clipped_high")),
-            percent(c.stats.get("clipped_low")),
-        )
-    return table
+def _look(look: Callable[[], T], path: Path, *, as_json: bool) -> T | None:
+    """The result, or ``None`` after saying why there is none."""
+    try:
+        return look()
+    except UsageError as error:
+        if as_json:
+            _print_json({"path": str(path), "status": "unusable", "error": str(error)})
+        else:
+            print(f"error: {error}", file=sys.stderr)
+        return None
 
 
-def _by_sign(comparisons: Sequence[Comparison]) -> Table:
-    table = _table("objective", "A>0 kept", "removed", "added", "A<0 kept", "removed", "added")
-    for c in comparisons[1:]:
-        cells: list[str] = []
-        for side in ("positive/", "negative/"):
-            shares = c.mass[side].shares if side in c.mass else {}
-            cells += [percent(shares.get(name)) for name in ("kept", "removed", "added")]
-        table.add_row(escape(c.choice.label), *cells)
-    return table
-
-
-def _by_age(comparisons: Sequence[Comparison]) -> Table:
-    """Neighbouring ages share a column where there are many; masses add up."""
-    columns = bands(comparisons[0].ages, AGE_COLUMNS)
-    table = _table("objective", *columns)
-    for c in comparisons[1:]:
-        removed = (c.together(names).shares.get("removed") for names in columns.values())
-        table.add_row(escape(c.choice.label), *map(percent, removed))
-    return table
-
-
-def _table(*heads: str) -> Table:
-    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
-    for number, head in enumerate(heads):
-        table.add_column(head, justify="left" if number == 0 else "right", overflow="fold")
-    return table
-
-
-def _section(console: Console, title: str, sentences: Iterable[str]) -> None:
-    listed = list(sentences)
-    if listed:
-        console.print(f"\n{title}")
-    for sentence in listed:
-        console.print(Text(_wrapped(f"  - {sentence}", console, 4)))
-
-
-def _wrapped(text: str, console: Console, indent: int = 0) -> str:
-    return textwrap.fill(text, console.width, subsequent_indent=" " * indent, break_on_hyphens=False)
+def _print_json(tree: Mapping[str, Any]) -> None:
+    print(json.dumps(tree, indent=1, allow_nan=False))

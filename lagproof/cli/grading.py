@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 
 from rich.console import Console
 
+from lagproof.cli.progress import display
+from lagproof.cli.tables import say
 from lagproof.errors import ConfigError
 from lagproof.grading.extract import Form
 from lagproof.grading.files import grade_file
 from lagproof.grading.pool import Limits
-
-LINE_EVERY_S = 30.0
-"""Longest silence in a file while answers are graded."""
 
 
 def grade(file: Path, out: Path | None, form: str, limits: Limits, columns: tuple[str, str]) -> None:
@@ -22,16 +20,13 @@ def grade(file: Path, out: Path | None, form: str, limits: Limits, columns: tupl
     if form not in list(Form):
         raise ConfigError(f"--form {form!r}: must be {' | '.join(Form)}")
     console = Console(stderr=True)
-    last = time.monotonic()
+    with display(console) as shown:
 
-    def told(done: int) -> None:
-        nonlocal last
-        status.update(f"grading: {done} answers")
-        if not console.is_terminal and time.monotonic() - last >= LINE_EVERY_S:
-            last = time.monotonic()
-            console.print(f"grading: {done} answers", highlight=False)
+        def graded(done: int) -> None:
+            shown.bar("grading", note=f"{done} answers")
+            shown.beat(lambda: f"grading: {done} answers")
 
-    with console.status("grading") as status:
+        graded(0)
         counts = grade_file(
             file,
             sys.stdout if out is None else out,
@@ -39,7 +34,7 @@ def grade(file: Path, out: Path | None, form: str, limits: Limits, columns: tupl
             limits=limits,
             answer_column=columns[0],
             gold_column=columns[1],
-            on_progress=told,
+            on_progress=graded,
         )
     said = ", ".join(f"{count} {reason}" for reason, count in counts.most_common()) or "no answers"
-    console.print(f"{said}" + ("" if out is None else f": {out}"), highlight=False, soft_wrap=True)
+    say(said + ("" if out is None else f": {out}"), console)

@@ -4,40 +4,52 @@ from __future__ import annotations
 
 import json
 
-from rich import box
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from lagproof import objectives as rules
 from lagproof import tasks
+from lagproof.cli import tables
+from lagproof.cli.tables import say
+from lagproof.data.table import Column, Row, Table
 
 
 def show_objectives(console: Console) -> None:
     """Every objective with its options."""
-    table = Table("name", "options", "needs", "what it protects against", box=box.SIMPLE)
-    for e in rules.OBJECTIVES.values():
-        options = " ".join(f"{k}={'-' if v is None else v}" for k, v in e.options.items())
-        table.add_row(e.name, options, "sampler" if e.needs_sampler_logp else "policy", e.summary)
-    console.print(table)
+    columns = [
+        Column("name", align="left"),
+        Column("options", align="left", wrap=True),
+        Column("needs", align="left"),
+        Column("what it protects against", align="left", wrap=True),
+    ]
+    rows = [
+        Row(
+            [
+                e.name,
+                " ".join(f"{k}={'-' if v is None else v}" for k, v in e.options.items()),
+                "sampler" if e.needs_sampler_logp else "policy",
+                e.summary,
+            ]
+        )
+        for e in rules.OBJECTIVES.values()
+    ]
+    tables.show(Table("", columns, [rows]), console)
 
 
-def show_objective(name: str) -> None:
+def show_objective(name: str, console: Console) -> None:
     """The whole page of one objective.
 
     Raises:
         UnknownNameError: no such objective.
     """
     rules.defaults(name)
-    print(next(entry.doc for entry in rules.OBJECTIVES.values() if entry.name == name))
+    say(next(entry.doc for entry in rules.OBJECTIVES.values() if entry.name == name), console)
 
 
 def show_tasks(console: Console) -> None:
     """Every task in a line."""
-    table = Table("name", "problems", box=box.SIMPLE)
-    for name, entry in tasks.TASKS.items():
-        table.add_row(name, escape(entry.summary))
-    console.print(table)
+    columns = [Column("name", align="left"), Column("problems", align="left", wrap=True)]
+    rows = [Row([name, entry.summary]) for name, entry in tasks.TASKS.items()]
+    tables.show(Table("", columns, [rows]), console)
 
 
 def show_options(name: str, console: Console) -> None:
@@ -46,8 +58,14 @@ def show_options(name: str, console: Console) -> None:
     Raises:
         UnknownNameError: no such task.
     """
-    table = Table("option", "default", "meaning", box=box.SIMPLE)
-    for option, default, text in tasks.options(name):
-        table.add_row(option, "" if default is None else escape(json.dumps(default)), escape(text))
-    console.print(f"{name}: {tasks.TASKS[name].summary}", highlight=False, markup=False)
-    console.print(table)
+    columns = [
+        Column("option", align="left"),
+        Column("default", align="left"),
+        Column("meaning", align="left", wrap=True),
+    ]
+    rows = [
+        Row([option, "" if default is None else json.dumps(default), text])
+        for option, default, text in tasks.options(name)
+    ]
+    say(f"{name}: {tasks.TASKS[name].summary}\n", console)
+    tables.show(Table("", columns, [rows]), console)

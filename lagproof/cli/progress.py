@@ -1,117 +1,133 @@
-"""What a person sees while a run goes on: a bar in a terminal, plain lines in a file."""
+"""What a person sees while something goes on: bars in a terminal, plain lines now and then anywhere else.
+
+Rooms below call back with what happens; ``training.py``, ``comparing.py``, ``evaluating.py`` and ``grading.py`` put
+that in words and give them to the one :class:`Display`.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Protocol
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.console import Console, RenderableType
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
-from lagproof.monitor.alarm import Alarm
+from lagproof.cli.tables import say
 
-LINES = 20
-"""Lines of steps in a file, besides those of evaluations."""
-
-LINE_EVERY_S = 30.0
-"""Longest silence in a file while steps go on."""
+BEAT_S = 30.0
+"""Longest silence in a file."""
 
 
 class Display(Protocol):
-    """Told what happens in a run."""
+    """Where progress is shown."""
 
-    def row(self, row: Mapping[str, Any]) -> None: ...
+    def say(self, text: str, style: str | None = None) -> None:
+        """A line that stays, in a terminal and in a file."""
 
-    def tokens(self, drawn: int) -> None: ...
+    def log(self, text: str) -> None:
+        """A line in a file; in a terminal a bar shows it."""
 
-    def alarm(self, alarm: Alarm) -> None: ...
+    def beat(self, text: Callable[[], str]) -> None:
+        """A line in a file if there was none for :data:`BEAT_S`; in a terminal a bar shows it."""
+
+    def bar(self, name: str, done: float | None = None, total: float | None = None, note: str = "") -> None:
+        """A bar in a terminal, made when it is first named; without a total it only shows that something goes on."""
+
+    def drop(self, name: str) -> None:
+        """Take a bar away."""
+
+    def status(self, text: str) -> None:
+        """A line below the bars of a terminal."""
 
 
 @contextmanager
-def display(steps: int, console: Console, first: str) -> Iterator[Display]:
-    """A bar if ``console`` is a terminal, else a line now and then and at every evaluation; ``first`` stands there."""
+def display(console: Console) -> Iterator[Display]:
+    """Bars if ``console`` is a terminal, else lines."""
     if not console.is_terminal:
-        console.print(first, soft_wrap=True, highlight=False, markup=False)
-        yield Lines(steps, console)
+        yield Lines(console)
         return
-    columns = (TextColumn("{task.description}"), BarColumn(bar_width=None), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console) as progress:
-        yield Bar(steps, progress, first)
+    with _Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=None),
+        TextColumn("{task.fields[counted]}"),
+        TextColumn("{task.fields[note]}"),
+        TimeRemainingColumn(compact=True),
+        console=console,
+        expand=True,
+        transient=True,
+        refresh_per_second=4,
+    ) as progress:
+        yield Bars(progress)
 
 
 class Lines:
-    """One line now and then."""
+    """Plain lines."""
 
-    def __init__(self, steps: int, console: Console) -> None:
-        self._steps, self._console, self._last = steps, console, time.monotonic()
-        self._drawn = 0
+    def __init__(self, console: Console, now: Callable[[], float] = time.monotonic, every_s: float = BEAT_S) -> None:
+        self._console, self._now, self._every_s, self._last = console, now, every_s, now()
 
-    def row(self, row: Mapping[str, Any]) -> None:
-        now = time.monotonic()
-        is_due = row["step"] % max(1, self._steps // LINES) == 0
-        if is_due or "eval/accuracy" in row or "outcome" in row or now - self._last >= LINE_EVERY_S:
-            self._last = now
-            self._console.print(f"step {row['step']}/{self._steps}  {summary(row)}", soft_wrap=True, highlight=False)
+    def say(self, text: str, style: str | None = None) -> None:
+        self._last = self._now()
+        say(text, self._console, style)
 
-    def tokens(self, drawn: int) -> None:
-        self._drawn += drawn
-        now = time.monotonic()
-        if now - self._last >= LINE_EVERY_S:
-            self._last = now
-            self._console.print(f"sampling: {self._drawn} tokens so far", highlight=False)
+    def log(self, text: str) -> None:
+        self.say(text)
 
-    def alarm(self, alarm: Alarm) -> None:
-        self._console.print(sentence(alarm), soft_wrap=True, highlight=False, markup=False)
+    def beat(self, text: Callable[[], str]) -> None:
+        if self._now() - self._last >= self._every_s:
+            self.say(text())
+
+    def bar(self, name: str, done: float | None = None, total: float | None = None, note: str = "") -> None:
+        pass
+
+    def drop(self, name: str) -> None:
+        pass
+
+    def status(self, text: str) -> None:
+        pass
 
 
-class Bar:
-    """A bar of steps with the newest numbers under it."""
+class Bars:
+    """Bars under the lines that stay."""
 
-    def __init__(self, steps: int, progress: Progress, first: str) -> None:
+    def __init__(self, progress: _Progress) -> None:
         self._progress = progress
-        self._numbers = progress.add_task(first, total=None)
-        self._bar = progress.add_task("step", total=steps)
-        self._drawn, self._last_accuracy = 0, ""
+        self._tasks: dict[str, TaskID] = {}
 
-    def row(self, row: Mapping[str, Any]) -> None:
-        self._progress.update(self._bar, completed=row["step"])
-        if "eval/accuracy" in row:
-            self._last_accuracy = f"acc {row['eval/accuracy']:.3f}"
-        self._progress.update(self._numbers, description=summary(row, self._last_accuracy))
-        self._drawn = 0
+    def say(self, text: str, style: str | None = None) -> None:
+        say(text, self._progress.console, style)
 
-    def tokens(self, drawn: int) -> None:
-        self._drawn += drawn
-        if self._drawn > 4096 or drawn < 64:
-            self._progress.update(self._numbers, description=f"sampling {self._drawn} tokens  {self._last_accuracy}")
+    def log(self, text: str) -> None:
+        pass
 
-    def alarm(self, alarm: Alarm) -> None:
-        style = "bold red" if alarm.severity == "red" else "yellow"
-        self._progress.console.print(sentence(alarm), style=style, highlight=False, markup=False)
+    def beat(self, text: Callable[[], str]) -> None:
+        pass
+
+    def bar(self, name: str, done: float | None = None, total: float | None = None, note: str = "") -> None:
+        if name not in self._tasks:
+            self._tasks[name] = self._progress.add_task(escape(name), total=total, counted="", note="")
+        task = self._tasks[name]
+        counted = "" if total is None else f"{done or 0:.0f}/{total:.0f}"
+        self._progress.update(task, completed=done, total=total, counted=counted, note=escape(note))
+
+    def drop(self, name: str) -> None:
+        if name in self._tasks:
+            self._progress.remove_task(self._tasks.pop(name))
+
+    def status(self, text: str) -> None:
+        self._progress.status = text
 
 
-def sentence(alarm: Alarm) -> str:
-    """An alarm as a line."""
-    return f"{alarm.severity} alarm at step {alarm.step}: {alarm.sentence}"
+class _Progress(Progress):
+    """Bars with one line below them."""
 
+    status = ""
 
-def summary(row: Mapping[str, Any], accuracy: str = "") -> str:
-    """Reward, accuracy, mismatch, age and speed of one row, as far as it has them."""
-    if "outcome" in row:
-        return f"not trained: {row['outcome']}"
-    parts = [
-        f"{label} {row[key]:{form}}"
-        for label, key, form in (
-            ("reward", "reward", ".3f"),
-            ("acc", "eval/accuracy", ".3f"),
-            ("d_bar", "d_bar", ".4f"),
-            ("age", "age_mean", ".1f"),
-            ("tok/s", "time/tokens_per_s", ".0f"),
-        )
-        if row.get(key) is not None and (label != "tok/s" or row[key] > 0)  # none were trained before the first step
-    ]
-    if accuracy and "eval/accuracy" not in row:
-        parts.insert(1, accuracy)
-    return "  ".join(parts)
+    def get_renderables(self) -> Iterable[RenderableType]:
+        yield from super().get_renderables()
+        if self.status:
+            yield Text(self.status, style="dim", no_wrap=True, overflow="ellipsis")

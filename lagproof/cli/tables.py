@@ -21,8 +21,10 @@ STYLES = {Style.GOOD: "green", Style.BAD: "bold red", Style.MUTED: "dim"}
 def show(table: Table, console: Console) -> None:
     """Print a table: a wide one as one for each group of its columns; an empty line after each."""
     for part in table.narrow():
+        if part.title:
+            console.print(Text(part.title, style="bold"))
         if part.caption:
-            console.print(Text(wrapped(part.caption, console)))
+            console.print(Text(wrapped(part.caption, console), style="dim"))
         console.print(_rendered(part), "")
     show_notes(table.notes, console)
 
@@ -53,9 +55,7 @@ def wrapped(text: str, console: Console, indent: int = 0) -> str:
 
 
 def _rendered(table: Table) -> rich.table.Table:
-    out = rich.table.Table(
-        title=table.title or None, title_justify="left", box=PLAIN, padding=(0, 1, 0, 0), show_edge=False
-    )
+    out = rich.table.Table(box=PLAIN, padding=(0, 1, 0, 0), show_edge=False)
     for column in table.columns:
         out.add_column(Text(column.heading), justify=column.align, no_wrap=not column.wrap, overflow="fold")
     for section in table.sections:

@@ -19,7 +19,8 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -56,7 +57,7 @@ class CellOutcome:
 
 
 class View(Protocol):
-    """Who watches; see ``progress.py``."""
+    """Who watches: is called when a job starts, makes a step, ends, and now and then."""
 
     def started(self, job: Job) -> None: ...
 
@@ -67,6 +68,29 @@ class View(Protocol):
     def tick(self) -> None: ...
 
     def say(self, text: str) -> None: ...
+
+
+Watch = Callable[[Sequence[Job], int], AbstractContextManager[View]]
+"""Called with the jobs that will run, and the number of cells of the whole comparison."""
+
+
+class _Nobody:
+    """A view of nothing."""
+
+    def started(self, job: Job) -> None: ...
+
+    def step(self, job: Job, row: Mapping[str, Any]) -> None: ...
+
+    def ended(self, job: Job, outcome: CellOutcome) -> None: ...
+
+    def tick(self) -> None: ...
+
+    def say(self, text: str) -> None: ...
+
+
+def unwatched(jobs: Sequence[Job], num_cells: int) -> AbstractContextManager[View]:
+    """Nobody watches."""
+    return contextlib.nullcontext(_Nobody())
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""The table of a comparison, for people (80 columns, plain when piped) and for machines (``table.json``)."""
+"""The tables of a comparison for people, and the file of every number for machines (``table.json``)."""
 
 from __future__ import annotations
 
@@ -8,57 +8,107 @@ import json
 import os
 import platform
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from rich import box
-from rich.console import Console
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
-
+from lagproof.data.table import NOTHING, Cell, Column, Row, Style, Table, Value
 from lagproof.errors import RunDirError
 from lagproof.evaluation.statistics import CONFIDENCE, CONFIRMING_SEEDS
-from lagproof.experiments.claims import RULE, Judged
+from lagproof.experiments.claims import RULE
 from lagproof.experiments.comparison import Comparison, Findings
-from lagproof.experiments.statistics import (
-    COLLAPSE_RULE,
-    CellSummary,
-    Estimate,
-    PairedDifference,
-)
+from lagproof.experiments.statistics import COLLAPSE_RULE, CellSummary, Estimate, PairedDifference
 from lagproof.runs.lags import describe, in_order
 
-NOTHING = "-"
-"""What stands where there is no number."""
+ACCURACY, MISMATCH = "Accuracy", "Mismatch and scales"
+NAME = Column("objective", align="left", wrap=True)
+LAG = Column("lag")
 
-PLAIN = box.Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
-"""A rule below the heading and an empty line between lags: the same on a terminal and in a file."""
-
-MISMATCH = {
-    "d_bar": ("d_bar", ".4f"),
-    "k3": ("k3", ".4f"),
-    "scale_positive": ("S+", ".3f"),
-    "scale_negative": ("S-", ".3f"),
-    "clipped": ("clipped", ".2%"),
-    "changed": ("SAT", ".2%"),
+SIZES = {
+    "d_bar": Column("d_bar", format=".4f", group=MISMATCH, help="mean |log-ratio| (d_bar), nats"),
+    "k3": Column("k3", format=".4f", group=MISMATCH, help="k3 estimate of KL(sampler, policy), nats"),
+    "scale_positive": Column(
+        "S+", format=".3f", group=MISMATCH, help="mean negative log-probability of responses with advantage > 0, nats"
+    ),
+    "scale_negative": Column(
+        "S-", format=".3f", group=MISMATCH, help="mean negative log-probability of responses with advantage < 0, nats"
+    ),
+    "clipped": Column("clipped", format=".2%", group=MISMATCH, help="share of tokens clipped"),
+    "changed": Column(
+        "SAT", format=".2%", group=MISMATCH, help="share of tokens that only the adaptive radius clipped"
+    ),
 }
-"""Name of a number, its heading and its format."""
+"""A column for each number beside the accuracy."""
 
-DIFFERENCES = {"accuracy": ("acc", "+.3f"), "d_bar": ("d_bar", "+.4f")}
+DIFFERENCES = {
+    "accuracy": Column("acc", format="+.3f", help="accuracy"),
+    "d_bar": Column("d_bar", format="+.4f", help="mean |log-ratio| (d_bar), nats"),
+    "k3": Column("k3", format="+.4f", help="k3 estimate of KL(sampler, policy), nats", detail=True),
+}
 """The same for paired differences; ``table.json`` holds those of every number."""
 
 
-def number(estimates: Mapping[str, Estimate], name: str, form: str) -> str:
-    """A mean as text."""
-    return format(estimates[name].mean, form) if name in estimates else NOTHING
+def results(cells: Sequence[CellSummary]) -> Table:
+    """Accuracy, mismatch and scales of each objective at each lag."""
+    with_interval = any(len(cell.seeds) > 1 for cell in cells)
+    shown = [name for name in SIZES if any(name in cell.estimates for cell in cells)]
+    accuracy = [
+        Column("seeds", group=ACCURACY),
+        Column("accuracy", format=".3f", group=ACCURACY),
+        *([Column("95% interval", group=ACCURACY)] if with_interval else []),
+        Column("min", format=".3f", group=ACCURACY, help="the lowest of any seed after step 0"),
+        Column("final", format=".3f", group=ACCURACY, help="the last evaluation"),
+        Column("collapsed", group=ACCURACY, help=COLLAPSE_RULE),
+    ]
+
+    def row(cell: CellSummary) -> Row:
+        e = cell.estimates
+        values: list[Value] = [cell.label, str(cell.lag), len(cell.seeds), mean(e, "accuracy")]
+        values += [interval(e, "accuracy", ".3f")] if with_interval else []
+        values += [cell.worst, mean(e, "final"), collapsed(cell), *(mean(e, name) for name in shown)]
+        return Row(values, Style.BAD if cell.collapsed else None)
+
+    columns = [NAME, LAG, *accuracy, *(SIZES[name] for name in shown)]
+    return Table("Results", columns, _by_lag(cells, row))
 
 
-def interval(estimates: Mapping[str, Estimate], name: str, form: str) -> str:
+def differences(findings: Findings) -> Table:
+    """Each objective minus its baseline."""
+    found = findings.differences
+    with_interval = any(len(difference.seeds) > 1 for difference in found)
+    columns = [NAME, Column("minus", align="left", wrap=True), LAG, Column("seeds", detail=True)]
+    for column in DIFFERENCES.values():
+        columns += [column, Column("95% interval", detail=column.detail)] if with_interval else [column]
+
+    def row(difference: PairedDifference) -> Row:
+        values: list[Value] = [difference.label, difference.baseline, str(difference.lag), len(difference.seeds)]
+        for name, column in DIFFERENCES.items():
+            values.append(mean(difference.estimates, name))
+            values += [interval(difference.estimates, name, column.format)] if with_interval else []
+        return Row(values)
+
+    caption = "Each run minus the baseline's run of the same seed and lag, then the mean over seeds."
+    return Table("Differences, seed by seed", columns, _by_lag(found, row), caption)
+
+
+def alarms(cells: Sequence[CellSummary]) -> Table:
+    """When the first alarm of each cell fired."""
+    caption = "The step: median over the seeds in which one fired, range, and how many seeds."
+    columns = [NAME, LAG, Column("any"), Column("red")]
+    rows = _by_lag(cells, lambda c: Row([c.label, str(c.lag), fired(c.first_alarm), fired(c.first_red)]))
+    return Table("First alarm, step", columns, rows, caption)
+
+
+def mean(estimates: Mapping[str, Estimate], name: str) -> float | None:
+    """A mean over seeds, where there is one."""
+    return estimates[name].mean if name in estimates else None
+
+
+def interval(estimates: Mapping[str, Estimate], name: str, form: str) -> Cell:
     """An interval as text; nothing where there is none."""
     found = estimates[name].interval if name in estimates else None
-    return "" if found is None else f"[{found[0]:{form}}, {found[1]:{form}}]"
+    return Cell("" if found is None else f"[{found[0]:{form}}, {found[1]:{form}}]", Style.MUTED)
 
 
 def collapsed(cell: CellSummary) -> str:
@@ -71,8 +121,8 @@ def collapsed(cell: CellSummary) -> str:
     return f"{cell.collapsed} of {judged}"
 
 
-def rang(steps: Sequence[int | None]) -> str:
-    """The step at which something first rang: the median over seeds and the range, and in how many seeds if not all."""
+def fired(steps: Sequence[int | None]) -> str:
+    """The step at which something first fired: the median over seeds, the range, and in how many seeds."""
     found = sorted(step for step in steps if step is not None)
     if not found:
         return NOTHING
@@ -83,7 +133,7 @@ def rang(steps: Sequence[int | None]) -> str:
 
 
 def any_alarm(cells: Sequence[CellSummary]) -> bool:
-    """Whether an alarm rang anywhere."""
+    """Whether an alarm fired anywhere."""
     return any(step is not None for cell in cells for step in cell.first_alarm)
 
 
@@ -102,8 +152,6 @@ def notes(findings: Findings) -> list[str]:
     if 1 in sizes:
         out.append("One seed has no interval: read small differences as noise.")
     out += [describe(lag) for lag in in_order(cell.lag for cell in findings.cells) if isinstance(lag, str)]
-    if any_alarm(findings.cells):
-        out.append("First alarm: the step; the median over the seeds in which one rang, the range, and how many.")
     if findings.claims:
         out.append(f"{RULE}.")
     for cell in findings.cells:
@@ -114,25 +162,6 @@ def notes(findings: Findings) -> list[str]:
         total = len(findings.unfinished) + len(findings.runs)
         out.append(f"{len(findings.unfinished)} of {total} runs have no result yet.")
     return out
-
-
-def show(findings: Findings, console: Console) -> None:
-    """Print the tables."""
-    cells = findings.cells
-    if not cells:
-        console.print("no cell has a result yet", highlight=False)
-        return
-    found = [_accuracy_table(cells), _mismatch_table(cells)]
-    if findings.differences:
-        found.append(_difference_table(findings.differences))
-    if any_alarm(cells):
-        found.append(_alarm_table(cells))
-    for table in found:
-        console.print(table, "")
-    for judged in findings.claims:
-        _show_claim(judged, console)
-    for note in notes(findings):
-        console.print(note, markup=False, highlight=False, style="dim")
 
 
 def save(comparison: Comparison, path: Path) -> None:
@@ -167,80 +196,6 @@ def machine() -> dict[str, Any]:
     }
 
 
-def _accuracy_table(cells: Sequence[CellSummary]) -> Table:
-    with_interval = any(len(cell.seeds) > 1 for cell in cells)
-    columns = ["lag", "seeds", "accuracy", *(["95% interval"] if with_interval else []), "min", "final", "collapsed"]
-    table = _table("Accuracy", ["objective", *columns])
-    for cell, first in _blocks(cells):
-        e = cell.estimates
-        row = [
-            cell.label,
-            str(cell.lag),
-            str(len(cell.seeds)),
-            number(e, "accuracy", ".3f"),
-            *([interval(e, "accuracy", ".3f")] if with_interval else []),
-            NOTHING if cell.worst is None else f"{cell.worst:.3f}",
-            number(e, "final", ".3f"),
-            collapsed(cell),
-        ]
-        _add(table, row, first, style="bold red" if cell.collapsed else None)
-    return table
-
-
-def _mismatch_table(cells: Sequence[CellSummary]) -> Table:
-    shown = {name: head for name, head in MISMATCH.items() if any(name in cell.estimates for cell in cells)}
-    table = _table("Mismatch and scales", ["objective", "lag", *(heading for heading, _ in shown.values())])
-    for cell, first in _blocks(cells):
-        numbers = [number(cell.estimates, name, form) for name, (_, form) in shown.items()]
-        _add(table, [cell.label, str(cell.lag), *numbers], first)
-    return table
-
-
-def _difference_table(differences: Sequence[PairedDifference]) -> Table:
-    with_interval = any(len(difference.seeds) > 1 for difference in differences)
-    columns = ["objective", "minus", "lag"]
-    for heading, _ in DIFFERENCES.values():
-        columns += [heading, "95% interval"] if with_interval else [heading]
-    table = _table("Differences, seed by seed", columns)
-    for difference, first in _blocks(differences):
-        row = [difference.label, difference.baseline, str(difference.lag)]
-        for name, (_, form) in DIFFERENCES.items():
-            row.append(number(difference.estimates, name, form))
-            if with_interval:
-                row.append(interval(difference.estimates, name, form))
-        _add(table, row, first)
-    return table
-
-
-def _alarm_table(cells: Sequence[CellSummary]) -> Table:
-    table = _table("First alarm, step", ["objective", "lag", "any", "red"])
-    for cell, first in _blocks(cells):
-        _add(table, [cell.label, str(cell.lag), rang(cell.first_alarm), rang(cell.first_red)], first)
-    return table
-
-
-def _show_claim(judged: Judged, console: Console) -> None:
-    text = f"Claim: {judged.claim.text}: {judged.verdict}"
-    console.print(text, markup=False, highlight=False, style="bold")
-    for part in judged.parts:
-        console.print(Padding(Text(part.line), (0, 0, 0, 2)))
-    console.print("")
-
-
-def _table(title: str, columns: Sequence[str]) -> Table:
-    table = Table(title=title, title_justify="left", box=PLAIN, padding=(0, 1, 0, 0), show_edge=False)
-    for column in columns:
-        text = column in ("objective", "minus")
-        table.add_column(column, justify="left" if text else "right", no_wrap=not text, overflow="fold")
-    return table
-
-
-def _add(table: Table, row: Sequence[str], first: bool, style: str | None = None) -> None:
-    if first and table.row_count:
-        table.add_section()
-    table.add_row(*row, style=style)
-
-
-def _blocks(items: Sequence[Any]) -> list[tuple[Any, bool]]:
-    """Each item, and whether it is the first of its lag."""
-    return [(item, i == 0 or items[i - 1].lag != item.lag) for i, item in enumerate(items)]
+def _by_lag(items: Sequence[Any], row: Callable[[Any], Row]) -> list[list[Row]]:
+    """A row for each item; those of a lag, which stand together, are a section."""
+    return [[row(item) for item in members] for _, members in groupby(items, lambda item: item.lag)]

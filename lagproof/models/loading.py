@@ -24,7 +24,7 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from lagproof.errors import CheckpointError, InputError, LagproofError, UnknownNameError
+from lagproof.errors import CheckpointError, InputError, LagproofError, PromptError, UnknownNameError
 from lagproof.models.hub import check_reachable
 from lagproof.models.logprobs import check_head
 from lagproof.models.tiny import TINY_MODELS
@@ -100,8 +100,8 @@ def encode(loaded: Loaded, prompt: str | Sequence[Mapping[str, str]]) -> list[in
     template, which ends with the start of the assistant's turn and brings its own special tokens.
 
     Raises:
-        InputError: messages for a model without a chat template, an empty prompt, or text that the tokenizer
-            has no tokens for.
+        PromptError: messages for a model without a chat template, or text that the tokenizer has no tokens for.
+        InputError: an empty prompt.
     """
     tokenizer = loaded.tokenizer
     if isinstance(prompt, str):
@@ -109,10 +109,11 @@ def encode(loaded: Loaded, prompt: str | Sequence[Mapping[str, str]]) -> list[in
         ids = _tokenize(loaded, prompt, add_special_tokens=not begins)
     else:
         if not tokenizer.chat_template:
-            raise InputError(
-                f"{loaded.source} has no chat template, and the prompt is a list of chat messages: "
+            raise PromptError(
+                loaded.source,
+                "has no chat template, and the prompt is a list of chat messages",
                 "use a model that was trained to chat (smollm2), put a chat_template.jinja into its folder, "
-                "or set task.prompt = 'plain' (the tiny models read only the task arithmetic)"
+                "or set task.prompt = 'plain' (the tiny models read only the task arithmetic)",
             )
         text = tokenizer.apply_chat_template(list(prompt), tokenize=False, add_generation_prompt=True)  # type: ignore[arg-type]
         ids = _tokenize(loaded, str(text), add_special_tokens=False)
@@ -229,9 +230,11 @@ def _tokenize(loaded: Loaded, text: str, *, add_special_tokens: bool) -> list[in
         return list(loaded.tokenizer.encode(text, add_special_tokens=add_special_tokens))
     except Exception as error:  # the tokenizers library raises bare Exception for text it has no tokens for
         shown = text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
-        raise InputError(
-            f"{loaded.source} has no tokens for {shown!r} ({_first_line(error)}): its alphabet is another one (the "
-            "tiny models read only the arithmetic task); take a model that reads text, for example model = 'smollm2'"
+        raise PromptError(
+            loaded.source,
+            f"has no tokens for {shown!r} ({_first_line(error)})",
+            "its alphabet is another one (the tiny models read only the arithmetic task); take a model that reads "
+            "text, for example model = 'smollm2'",
         ) from error
 
 

@@ -1,89 +1,29 @@
-"""Which charts a page of many runs has: a row of panels, one a lag, for each question."""
+"""Figures that the page of one run and the page of many share."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-from lagproof.experiments.comparison import Findings
+import tomli_w
+
 from lagproof.metrics.tail import Tail
 from lagproof.report import charts, colours
 from lagproof.report.page import Figure, Panel
-from lagproof.report.series import Curve, Curves, curves
-from lagproof.report.survival import survival
-from lagproof.report.tails import tail
+from lagproof.report.series import Curve, Curves, curves, tail
 from lagproof.runs.lags import LagName, in_order
 from lagproof.runs.reading import RunData
 
 Keys = Mapping[str, int]
 MAX_AGE_POINTS = 1000
 TAIL_RANGE = 1e-5
-"""How far below the largest |d| the tail plot begins."""
-
+"""How far below the largest |log-ratio| the plot of the tail begins."""
 
 D_BAR = (
-    "d is the log-probability of a sampled token under the policy being trained, minus that under the policy that "
-    "sampled it. Logarithmic."
+    "The log-ratio d is the log-probability of a sampled token under the policy being trained, minus that under the "
+    "policy that sampled it. Logarithmic."
 )
-
-
-def of_many(runs: Sequence[RunData], findings: Findings, keys: Keys) -> tuple[list[Figure], list[str]]:
-    """The figures of a comparison, and sentences about what could not be read."""
-    tails, problems = read_tails(runs)
-    asked = "Evaluation on the same prompts."
-    if len({json.dumps([run.config["task"], run.config["eval"]], sort_keys=True) for run in runs}) > 1:
-        asked = "Each run is evaluated as its own [task] and [eval] say: heights do not compare."
-        problems = [*problems, "The runs differ in their task or in how they are evaluated: accuracies do not compare."]
-    figures = [
-        _summary(findings, keys),
-        _by_lag(runs, keys, "eval/accuracy", "Accuracy over steps", asked, (0.0, 1.0)),
-        _by_lag(runs, keys, "d_bar", "Mismatch over steps", D_BAR, log=True),
-        tail_figure(tails, keys),
-        age_figure(runs, charts.LOW_HEIGHT),
-    ]
-    return figures, problems
-
-
-def _summary(findings: Findings, keys: Keys) -> Figure:
-    caption = "Means over the second half of training"
-    if any("accuracy" in c.estimates and c.estimates["accuracy"].interval for c in findings.cells):
-        caption += ", with their 95 % intervals over seeds"
-    judged = [cell for cell in findings.cells if "accuracy" in cell.estimates]
-    shown = {cell.label: keys[cell.label] for cell in judged}
-    if not judged:
-        return Figure("By lag", "No run with an evaluation has ended yet.", {}, ())
-    panels = [Panel("Accuracy", charts.by_lag(judged, shown, "accuracy", domain=(0.0, 1.0)))]
-    sizes = charts.log_domain([c.estimates["d_bar"].mean for c in judged if "d_bar" in c.estimates], 0.0)
-    if sizes is not None:
-        panels.append(Panel("d_bar, nats", charts.by_lag(judged, shown, "d_bar", domain=sizes, log=True, form=".3~g")))
-    return Figure("By lag", f"{caption}.", shown, panels)
-
-
-def _by_lag(
-    runs: Sequence[RunData],
-    keys: Keys,
-    metric: str,
-    title: str,
-    caption: str,
-    domain: tuple[float, float] | None = None,
-    *,
-    log: bool = False,
-) -> Figure:
-    found = curves(runs, metric)
-    if not found.single:
-        return Figure(title, f"No run has recorded {metric}.", {}, ())
-    shown = {label: keys[label] for label in keys if any(c.label == label for c in found.single)}
-    domain = domain or (charts.log_domain(found.values) if log else charts.linear_domain(found.values))
-    last = max(run.last_step for run in runs)
-    panels = [
-        Panel(
-            f"Lag {lag}",
-            charts.over_steps(part, shown, last_step=last, domain=domain, log=log, alarms=_lag_alarms(runs, lag)),
-        )
-        for lag, part in _split(found).items()
-    ]
-    rung = "Dashed: the first alarm of a run." if any(run.alarms for run in runs) else ""
-    return Figure(title, f"{caption} {_how_drawn(found)} {rung}".strip(), shown, panels)
+TAIL_TITLE = "Complementary CDF of |log-ratio|"
 
 
 def read_tails(runs: Sequence[RunData]) -> tuple[dict[tuple[str, LagName], Tail], list[str]]:
@@ -99,10 +39,11 @@ def read_tails(runs: Sequence[RunData]) -> tuple[dict[tuple[str, LagName], Tail]
 
 
 def tail_figure(tails: Mapping[tuple[str, LagName], Tail], keys: Keys) -> Figure:
-    title = "Tail of |d|"
     points = {key: tail.points() for key, tail in tails.items() if tail.tokens}
     if not points:
-        return Figure(title, "No rollouts with log-probabilities of both policies were kept (save.rollouts).", {}, ())
+        return Figure(
+            TAIL_TITLE, "No rollouts with log-probabilities of both policies were kept (save.rollouts).", {}, ()
+        )
     shown = {label: keys[label] for label in keys if any(label == found for found, _ in points)}
     everything = [point for found in points.values() for point in found]
     _, top = charts.log_domain([x for x, _ in everything]) or (0.0, 1.0)
@@ -111,12 +52,16 @@ def tail_figure(tails: Mapping[tuple[str, LagName], Tail], keys: Keys) -> Figure
     panels = [
         Panel(
             f"Lag {lag}",
-            survival({label: found for (label, at), found in points.items() if at == lag}, shown, (across, share)),
+            charts.survival(
+                {label: found for (label, at), found in points.items() if at == lag}, shown, (across, share)
+            ),
         )
         for lag in in_order(lag for _, lag in points)
     ]
-    caption = "Share of the tokens of the second half of training with |d| of at least x. Both axes are logarithmic."
-    return Figure(title, caption, shown, panels)
+    caption = (
+        "Share of the tokens of the second half of training with |log-ratio| of at least x. Both axes are logarithmic."
+    )
+    return Figure(TAIL_TITLE, caption, shown, panels)
 
 
 def age_figure(runs: Sequence[RunData], height: int = charts.HEIGHT) -> Figure:
@@ -128,13 +73,58 @@ def age_figure(runs: Sequence[RunData], height: int = charts.HEIGHT) -> Figure:
     keys = {"mean": 0, "highest": colours.NUM_COLOURS + 5}  # dashed
     last = max(run.last_step for run in runs)
     panels: list[Panel] = []
-    for lag, part in _split(mean).items():
-        highest = _split(top).get(lag, Curves((), (), 1))
+    for lag, part in by_lag(mean).items():
+        highest = by_lag(top).get(lag, Curves((), (), 1))
         both = Curves((*_pool(part, "mean", lag), *_pool(highest, "highest", lag)), (), mean.window)
         domain = charts.linear_domain([*mean.values, *top.values])
         spec = charts.over_steps(both, keys, last_step=last, domain=domain, height=height)
         panels.append(Panel(f"Lag {lag}", spec, keys))
     return Figure(title, f"{caption}; over all runs of a lag." if len(runs) > 1 else f"{caption}.", {}, panels)
+
+
+def by_lag(found: Curves) -> dict[LagName, Curves]:
+    lags = in_order(curve.lag for curve in found.single)
+    return {
+        lag: Curves(
+            tuple(c for c in found.single if c.lag == lag), tuple(c for c in found.mean if c.lag == lag), found.window
+        )
+        for lag in lags
+    }
+
+
+def alarms_of(run: RunData) -> list[tuple[int, str, str]]:
+    """Step, severity and sentence of each alarm of a run."""
+    return [(a["step"], str(a.get("severity", "")), alarm_sentence(a)) for a in run.alarms]
+
+
+def alarm_sentence(alarm: Mapping[str, Any]) -> str:
+    """What an alarm said."""
+    return str(alarm.get("sentence") or alarm.get("name") or "")
+
+
+def setting(config: Mapping[str, Any]) -> str:
+    """One line about what was trained; ``config`` may be of an old run."""
+    rollout, learner = config.get("rollout", {}), config.get("learner", {})
+    task = config.get("task", {})
+    batch = f"{rollout.get('prompts')} prompts per step × {rollout.get('samples')} samples per prompt"
+    parts = [
+        f"{config.get('model')} on {task.get('name') if isinstance(task, Mapping) else task}",
+        f"{config.get('steps')} steps of {batch}",
+        f"learning rate {learner.get('lr')}",
+    ]
+    if rollout.get("precision", "float32") != "float32":
+        parts.append(f"sampled in {rollout['precision']}")
+    return ", ".join(parts) + "."
+
+
+def listed(items: Iterable[object]) -> str:
+    """``1, 2, 8``."""
+    return ", ".join(map(str, items))
+
+
+def toml(config: Mapping[str, Any]) -> str:
+    """A configuration as it is written."""
+    return tomli_w.dumps(config)
 
 
 def _pool(found: Curves, label: str, lag: LagName) -> list[Curve]:
@@ -147,29 +137,3 @@ def _pool(found: Curves, label: str, lag: LagName) -> list[Curve]:
     if not steps:
         return []
     return [Curve(label, lag, 0, tuple(steps), tuple(sum(values[s]) / len(values[s]) for s in steps))]
-
-
-def _split(found: Curves) -> dict[LagName, Curves]:
-    lags = in_order(curve.lag for curve in found.single)
-    return {
-        lag: Curves(
-            tuple(c for c in found.single if c.lag == lag), tuple(c for c in found.mean if c.lag == lag), found.window
-        )
-        for lag in lags
-    }
-
-
-def _lag_alarms(runs: Sequence[RunData], lag: LagName) -> list[tuple[int, str, str]]:
-    """The first alarm of each run; all of them would hide the curves."""
-    out: list[tuple[int, str, str]] = []
-    for run in runs:
-        if run.lag == lag and run.alarms:
-            step, severity, sentence = min(charts.alarms(run))
-            out.append((step, severity, f"{run.label}, seed {run.seed}: {sentence}"))
-    return out
-
-
-def _how_drawn(found: Curves) -> str:
-    seeds = "Thin: each seed; thick: their mean." if found.mean else ""
-    window = f"Each point is the mean over {found.window} steps." if found.window > 1 else ""
-    return f"{seeds} {window}".strip()

@@ -140,12 +140,16 @@ def render(page: Page) -> str:
     """The page as HTML."""
     specs: dict[str, Mapping[str, Any]] = {}
     sections = [_numbered(part, specs) if isinstance(part, Figure) else part for part in page.sections]
-    return _environment().get_template("page.html").render(
-        page=replace(page, sections=sections),
-        specs=specs,
-        config=colours.CONFIG,
-        themes={"light": colours.LIGHT, "dark": colours.DARK},
-        bundle=_bundle() if specs else "",
+    return (
+        _environment()
+        .get_template("page.html")
+        .render(
+            page=replace(page, sections=sections),
+            specs=specs,
+            config=colours.CONFIG,
+            themes={"light": colours.LIGHT, "dark": colours.DARK},
+            bundle=_bundle() if specs else "",
+        )
     )
 
 

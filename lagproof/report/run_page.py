@@ -1,13 +1,24 @@
-"""Which charts the page of a single run has: a row a question; what the run has no data for is left out."""
+"""The page of a single run: a row of charts a question; what the run has no data for is left out."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from lagproof.report import areas, charts, parts
-from lagproof.report.figures import D_BAR, age_figure, read_tails, tail_figure
-from lagproof.report.page import Figure, Panel
+from lagproof.experiments.statistics import COLLAPSE_RULE, summarise
+from lagproof.report import charts, series
+from lagproof.report.figures import (
+    D_BAR,
+    age_figure,
+    alarm_sentence,
+    alarms_of,
+    read_tails,
+    setting,
+    tail_figure,
+    toml,
+)
+from lagproof.report.page import Alarms, Figure, Page, Panel, Section
 from lagproof.report.series import curves, joined
 from lagproof.runs.reading import RunData
 
@@ -36,7 +47,7 @@ LEARNING = (
     Chart("Reward (trained responses)", {"reward": "reward"}),
 )
 MISMATCH = (
-    Chart("d_bar: mean |d|, nats", {"d_bar": "d_bar"}, log=True),
+    Chart("mean |log-ratio| (d_bar), nats", {"d_bar": "d_bar"}, log=True),
     Chart("k3: KL(sampler, policy), nats", {"k3": "k3"}, log=True),
 )
 BALANCE = (
@@ -52,18 +63,18 @@ TRUST_REGION = (
         {"clipped_high": "above", "clipped_low": "below", "clipped_dual": "dual"},
         form=".1~%",
     ),
-    Chart("Share of tokens SAT looked at", {"sat/gated": "gated", "sat/changed": "changed"}, form=".1~%"),
+    Chart("Share of tokens SAT gates", {"sat/gated": "gated", "sat/changed": "changed"}, form=".1~%"),
     Chart("SAT's q, nats", {"sat/q": "q"}),
 )
 HEALTH = (
     Chart("Entropy, nats", {"entropy": "entropy"}),
     Chart("Response length, tokens", {"response_tokens": "mean"}),
     Chart("Gradient norm", {"grad_norm": "norm"}),
-    Chart("Shares", {"signal_groups": "groups with a signal", "truncated": "responses cut off"}, (0.0, 1.0)),
+    Chart("Shares", {"signal_groups": "groups with a signal", "truncated": "responses truncated"}, (0.0, 1.0)),
 )
 TIME = (
     Chart(
-        "Seconds a step",
+        "Seconds per step",
         {
             "time/sample_s": "sampling",
             "time/learn_s": "learning",
@@ -71,11 +82,30 @@ TIME = (
             "time/rollout_wait_s": "sampling waits",
         },
     ),
-    Chart("Tokens a second, whole step", {"time/tokens_per_s": "tokens/s"}, form=".3~s"),
+    Chart("Tokens per second, whole step", {"time/tokens_per_s": "tokens/s"}, form=".3~s"),
 )
 
 
-def of_one(run: RunData) -> tuple[list[Figure], list[str]]:
+def of_run(run: RunData, title: str | None = None, command: str | None = None) -> Page:
+    """The page of a run as it stands."""
+    figures, problems = _figures(run)
+    verdict, bad = _verdict(run)
+    alarms: list[Section] = []
+    if run.alarms:
+        alarms = [Alarms([(str(a.get("severity", "")), f"Step {a['step']}: {alarm_sentence(a)}") for a in run.alarms])]
+    return Page(
+        title=title or f"{run.label} at lag {run.lag}",
+        lead=f"{run.path.name}, seed {run.seed}. {setting(run.config)}",
+        verdict=[("", sentence) for sentence in verdict],
+        bad=bad,
+        sections=[*alarms, *figures],
+        files=[("Configuration (config.toml)", toml(run.config))],
+        command=command or shlex.join(["lagproof", "train", str(run.path / "config.toml")]),
+        problems=[*run.notes, *problems],
+    )
+
+
+def _figures(run: RunData) -> tuple[list[Figure], list[str]]:
     """The figures of a single run, and sentences about what could not be read."""
     tails, problems = read_tails([run])
     found = [
@@ -104,29 +134,29 @@ def _origin(run: RunData) -> Figure | None:
     """Mismatch by age, and by what made it."""
     panels: list[Panel] = []
     captions: list[str] = []
-    cells = parts.d_bar_by_age(run)
+    cells = series.d_bar_by_age(run)
     if len({cell.age for cell in cells}) > 1:
-        spec = areas.heat(cells, last_step=run.last_step, alarms=charts.alarms(run))
+        spec = charts.heat(cells, last_step=run.last_step, alarms=alarms_of(run))
         if spec is not None:
-            panels.append(Panel("d_bar by the age of the tokens", spec))
+            panels.append(Panel("mean |log-ratio| (d_bar) by the age of the tokens", spec))
             captions.append("Age: updates between the version that sampled a token and the learner's.")
-    found = parts.sources(run)
+    found = series.sources(run)
     if found is not None:
         keys = _keys(found)
-        spec = areas.stacked(found, keys, last_step=run.last_step, alarms=charts.alarms(run))
-        panels.append(Panel("What adds to d_bar, nats", spec, keys))
+        spec = charts.stacked(found, keys, last_step=run.last_step, alarms=alarms_of(run))
+        panels.append(Panel("What adds to mean |log-ratio|, nats", spec, keys))
         captions.append("What adds to d_bar was measured on part of the batch at the steps with a probe (probe.every).")
     return Figure("Where the mismatch comes from", " ".join(captions), {}, panels) if panels else None
 
 
 def _mass(run: RunData) -> Figure | None:
     """Gradient mass by sign and by age."""
-    found = parts.mass_by_age(run)
+    found = series.mass_by_age(run)
     if found is None:
         return None
     up, down = found
     keys = _keys(up)
-    spec = areas.stacked(up, keys, below=down, last_step=run.last_step, alarms=charts.alarms(run))
+    spec = charts.stacked(up, keys, below=down, last_step=run.last_step, alarms=alarms_of(run))
     caption = "The sum of |weight| over the tokens with advantage > 0, upwards, and with advantage < 0, downwards."
     return Figure("Gradient mass by sign and age", caption, {}, [Panel("", spec, keys)])
 
@@ -138,16 +168,16 @@ ONE_PROCESS = "One process samples and learns in turn, so neither side waits for
 def _time(run: RunData) -> Figure | None:
     waits = any(name in row for row in run.rows for name in WAITS)
     found = _row(run, "Time", "" if waits else ONE_PROCESS, TIME)
-    spent = parts.time_spent(run)
+    spent = series.time_spent(run)
     if found is None or spent is None:
         return found
     keys = _keys(spent)
-    spec = areas.stacked(spent, keys, last_step=run.last_step, share=True)
+    spec = charts.stacked(spent, keys, last_step=run.last_step, share=True)
     panel = Panel("Share of the time of a step", spec, keys)
     return replace(found, panels=[panel, *found.panels])
 
 
-def _keys(stack: parts.Stack) -> dict[str, int]:
+def _keys(stack: series.Stack) -> dict[str, int]:
     return {layer.label: number for number, layer in enumerate(stack.layers)}
 
 
@@ -165,8 +195,31 @@ def _row(run: RunData, title: str, caption: str, row: Sequence[Chart]) -> Figure
             last_step=run.last_step,
             domain=domain,
             log=chart.log,
-            alarms=charts.alarms(run),
+            alarms=alarms_of(run),
             form=chart.form,
         )
         panels.append(Panel(chart.heading, spec, keys))
     return Figure(title, caption, {}, panels) if panels else None
+
+
+def _verdict(run: RunData) -> tuple[list[str], bool]:
+    """How far a run is, and whether it held; one that is still running is not judged."""
+    planned = run.planned_steps
+    if run.result is None:
+        said = [f"Not finished: step {run.last_step} of {planned}."]
+    elif run.result.get("success", True):
+        said = [f"Finished: {run.last_step} steps."]
+    else:
+        said = [
+            f"Ended after step {run.last_step} of {planned}: {run.result.get('detail') or run.result.get('reason')}."
+        ]
+    if run.idle_batches:
+        said.append(f"{run.idle_batches} batches made no step: no group had a signal, or gradients were not finite.")
+    summary = summarise(run)
+    values = summary.values
+    if "accuracy" in values:
+        extremes = f"lowest {values['minimum']:.3f}, last {values['final']:.3f}"
+        said.append(f"Accuracy: {values['accuracy']:.3f} over the second half, {extremes}.")
+    if summary.collapsed and run.finished:
+        said.append(COLLAPSE_RULE[0].upper() + COLLAPSE_RULE[1:] + ".")
+    return said, bool(summary.collapsed and run.finished) or bool(run.result and not run.result.get("success", True))

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Mapping, Sequence
-from html import escape
 from pathlib import Path
 
+from lagproof.dumps import tables
 from lagproof.dumps.findings import HIGH, LOW, limits
 from lagproof.dumps.whatif import Comparison, WhatIf
-from lagproof.dumps.words import percent, verdicts
+from lagproof.dumps.words import verdicts
 from lagproof.metrics.bins import bands
 from lagproof.metrics.tail import Tail
 from lagproof.objectives.clip import Clip, Level
-from lagproof.report import bars, charts, colours
-from lagproof.report.build import footer
-from lagproof.report.html_tables import row, table
-from lagproof.report.page import Figure, Page, Panel, save
-from lagproof.report.survival import Mark, survival
+from lagproof.report import charts, colours
+from lagproof.report.charts import Mark
+from lagproof.report.page import Figure, Notes, Numbers, Page, Panel
 
 MAX_BANDS = 8
 TAIL_RANGE = 1e-5
@@ -26,86 +23,55 @@ TAIL_RANGE = 1e-5
 DASHED = colours.NUM_COLOURS
 
 UNITS = {
-    Level.TOKEN: ("tokens", "Tokens", "|d| in nats"),
-    Level.RESPONSE: ("responses", "Responses", "|mean d| in nats"),
+    Level.TOKEN: ("tokens", "Tokens", "|log-ratio|, nats"),
+    Level.RESPONSE: ("responses", "Responses", "|mean log-ratio|, nats"),
 }
 """What a clip is about: its name in ``WhatIf.moves``, the heading, and the axis."""
 
 
-def write_whatif(found: WhatIf, out: Path, *, command: str | None = None) -> Path:
-    """Write the page of a comparison of objectives on the same tokens.
-
-    Args:
-        found: see :func:`lagproof.dumps.whatif.whatif`.
-        out: the file.
-        command: what made it, for a shell.
-
-    Raises:
-        RunDirError: it cannot be written.
-    """
+def of_whatif(found: WhatIf, command: str) -> Page:
+    """The page of a comparison of objectives on the same tokens; ``command`` made it."""
     steps = f"{found.steps} step{'s' if found.steps != 1 else ''}"
-    page = Page(
+    return Page(
         title=f"What if: {Path(found.path).resolve().name}",
         lead=f"{found.tokens} tokens of {steps}, weighed by each objective and compared with {found.present}. "
         "Nothing was trained.",
         verdict=verdicts(found),
         bad=False,
         sections=[
-            _overall(found),
-            _fates(found),
+            Numbers(tables.overall(found)),
+            _changed(found),
             *_by_age(found),
             _moves(found),
-            _cosines(found),
+            Numbers(tables.cosines(found)),
             *_scales(found),
-            _notes(found),
+            *([Notes("Notes", found.notes)] if found.notes else []),
         ],
         files=[],
-        command=command or shlex.join(["lagproof", "whatif", found.path, "--out", str(out)]),
+        command=command,
         problems=[],
-        footer=footer(),
-    )
-    return save(page, out)
-
-
-def _overall(found: WhatIf) -> str:
-    rows: list[str] = []
-    for k, c in enumerate(found.comparisons):
-        shares = c.mass[""].shares
-        values = [percent(c.differs)]
-        values += [percent(shares.get(name)) for name in ("kept", "removed", "added")]
-        values += ["-" if c.cosine is None else f"{c.cosine:.3f}"]
-        values += [percent(c.stats.get(name)) for name in ("clipped_high", "clipped_low")]
-        values += [c.choice.advantage, c.choice.reduction]
-        rows.append(row(escape(c.choice.label) + (" (now)" if k == 0 else ""), values))
-    heads = ["objective", "differs", "kept", "removed", "added", "cosine", "up", "down", "advantage", "reduction"]
-    return _section(
-        f"Against {found.present}",
-        "differs: tokens with another weight. kept, removed, added: gradient mass (the sum of |weight|), as shares of "
-        f"that of {found.present}. cosine: of the two vectors of weights. up, down: tokens clipped above and "
-        "below, -: it has no such clip.",
-        table(heads, rows),
     )
 
 
-def _fates(found: WhatIf) -> Figure:
+def _changed(found: WhatIf) -> Figure:
     others = found.comparisons[1:]
     sides = {
         heading: {c.choice.label: c.mass[name].shares if name in c.mass else {} for c in others}
         for name, heading in (("positive/", "Advantage > 0"), ("negative/", "Advantage < 0"))
         if any(name in c.mass for c in found.comparisons)
     }
-    domain = bars.domain_of(sides.values())
-    panels = [Panel(heading, bars.fates(shares, domain)) for heading, shares in sides.items()]
+    domain = charts.bar_domain(sides.values())
+    panels = [Panel(heading, charts.kept_and_changed(shares, domain)) for heading, shares in sides.items()]
     caption = (
         f"Of the mass that {found.present} puts on the tokens of each sign (dashed: all of it): to the right what an "
         "objective keeps and adds, to the left what it removes. A factor that all weights share shows as added, or as "
         "removed, and not in the cosine."
     )
     title = "Gradient mass kept, removed and added"
-    return Figure(title, caption, bars.KINDS, panels) if others else Figure(title, "No other objective.", {}, ())
+    return Figure(title, caption, charts.KINDS, panels) if others else Figure(title, "No other objective.", {}, ())
 
 
-def _by_age(found: WhatIf) -> list[Figure | str]:
+def _by_age(found: WhatIf) -> list[Figure | Numbers]:
     ages = found.comparisons[0].ages
     if len(ages) < 2:
         return []
@@ -115,30 +81,22 @@ def _by_age(found: WhatIf) -> list[Figure | str]:
     caption = (
         "Age: updates between the version that sampled a token and the learner's. Each bar is one objective's mass."
     )
-    figure = Figure("Gradient mass by age", caption, {}, [Panel("", bars.ages(mass, list(parts), youngest))])
-    rows: list[str] = []
-    for c in found.comparisons[1:]:
-        shares = [c.together(names).shares.get("removed") for names in parts.values()]
-        rows.append(_heat_row(c.choice.label, [(percent(x), x) for x in shares]))
-    removed = _section(
-        "Removed, by age",
-        f"Share of the mass that {found.present} puts on tokens of these ages that an objective takes away.",
-        table(["age, updates", *parts], rows),
-    )
-    return [figure, removed] if rows else [figure]
+    figure = Figure("Gradient mass by age", caption, {}, [Panel("", charts.mass_by_age(mass, list(parts), youngest))])
+    removed = tables.removed_by_age(found, MAX_BANDS)
+    return [figure] if removed is None else [figure, Numbers(removed)]
 
 
 def _moves(found: WhatIf) -> Figure:
-    title = "How far tokens have moved, and where the limits are"
+    title = "Complementary CDF of |log-ratio|, and where the limits are"
     levels = {c.choice.objective.level for c in found.comparisons if isinstance(c.choice.objective, Clip)}
     panels: list[Panel] = []
     for level, (unit, heading, axis) in UNITS.items():
         if unit in found.moves and (level in levels or level is Level.TOKEN):
             moved = found.moves[unit]
-            tails = {"towards likelier, d > 0": moved.up, "towards unlikelier, d < 0": moved.down}
+            tails = {"probability up, d > 0": moved.up, "probability down, d < 0": moved.down}
             panels.append(_tails(heading, axis, tails, _limits(found.comparisons, level)))
     caption = (
-        f"Share of all tokens, or responses, that have moved at least so far from their sampler. Dashed: where a clip "
+        f"Share of all tokens, or responses, whose log-ratio d is at least so large. Dashed: where a clip "
         f"begins, {HIGH} for d > 0 and A > 0, {LOW} for d < 0 and A < 0. Line in a band: SAT's q, the median and the "
         "range over the steps; SAT acts only where q is below a limit. Both axes are logarithmic."
     )
@@ -175,21 +133,7 @@ def _tails(heading: str, axis: str, tails: Mapping[str, Tail], lines: Mapping[st
     lowest = min([top * TAIL_RANGE, *(m.x for m in marks)])
     low = max(10.0 ** math.floor(math.log10(lowest)), 10.0 ** math.floor(math.log10(min(values, default=lowest))))
     share = charts.log_domain([y for found in points.values() for _, y in found], 0.0) or (0.1, 1.0)
-    return Panel(heading, survival(points, keys, ((low, top), share), title=axis, marks=marks), keys)
-
-
-def _cosines(found: WhatIf) -> str:
-    labels = [c.choice.label for c in found.comparisons]
-    rows = [
-        _heat_row(label, [("-" if x is None else f"{x:.2f}", x) for x in cosines])
-        for label, cosines in zip(labels, found.cosines, strict=True)
-    ]
-    return _section(
-        "Which objectives pull the same way",
-        "Cosine of the vectors of weights of each two objectives, over all tokens and steps. 1: the same direction, "
-        "whatever their sizes.",
-        table(["cosine", *labels], rows),
-    )
+    return Panel(heading, charts.survival(points, keys, ((low, top), share), title=axis, marks=marks), keys)
 
 
 def _scales(found: WhatIf) -> list[Figure]:
@@ -209,26 +153,3 @@ def _scales(found: WhatIf) -> list[Figure]:
         )
         out.append(Figure(f"Scale factors of {c.choice.label}", caption, {}, [panel]))
     return out
-
-
-def _notes(found: WhatIf) -> str:
-    items = "".join(f"<li>{escape(note)}</li>" for note in found.notes)
-    return f'<section><h2>Notes</h2><ul class="notes">{items}</ul></section>' if items else ""
-
-
-def _section(title: str, caption: str, body: str) -> str:
-    return f'<section><h2>{escape(title)}</h2><p class="caption">{escape(caption)}</p>{body}</section>'
-
-
-def _heat_row(label: str, cells: Sequence[tuple[str, float | None]]) -> str:
-    """Cells that are the darker, the larger the size of their number; below 0 in another colour."""
-    tinted = "".join(
-        f'<td class="heat{" minus" if (x or 0.0) < 0 else ""}" style="--heat: {_tint(x):.0f}%">{escape(text)}</td>'
-        for text, x in cells
-    )
-    return f'<tr><td class="name">{escape(label)}</td>{tinted}</tr>'
-
-
-def _tint(x: float | None) -> float:
-    """Percent of colour; squared, so that .9 and 1 can be told apart."""
-    return 0.0 if x is None else 60.0 * min(1.0, abs(x)) ** 2
