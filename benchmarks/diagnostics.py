@@ -91,7 +91,7 @@ def of_a_dump(num_tokens: int = 10_000_000, length: int = 1000) -> None:
             code = f"""
 import sys
 from pathlib import Path
-from lagproof.cli.commands import {command}
+from lagproof.cli.diagnosing import {command}
 sys.exit({command}(Path({str(path)!r}), as_json=True))
 """
             began, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime

@@ -14,15 +14,15 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from rich.progress import Progress
 
-from lagproof.cli import evaluating
-from lagproof.cli.evaluating import Bar, Lines, display, evaluate, opened, show, tails
+from lagproof.cli.evaluating import Problems, evaluate, opened, show
+from lagproof.cli.progress import Lines
 from lagproof.data.samples import Finish
-from lagproof.errors import InputError, InterruptedRunError
+from lagproof.errors import InterruptedRunError, PromptError
 from lagproof.evaluation.result import EvalResult, GradedResponse, ModelDifference, ProblemResult
 from lagproof.evaluation.run import Evaluation, Settings, parse_tasks
 from lagproof.evaluation.statistics import Interval
+from lagproof.evaluation.tables import short_names
 from lagproof.runtime.interrupt import interruptible
 
 SETTINGS = Settings(k=2, prompts=3, max_tokens=12, batch=2)
@@ -42,7 +42,7 @@ SETTINGS = Settings(k=2, prompts=3, max_tokens=12, batch=2)
     ],
 )
 def test_models_are_told_apart_by_the_end_of_their_paths(models: list[str], expected: list[str]) -> None:
-    assert list(tails(models).values()) == expected
+    assert list(short_names(models).values()) == expected
 
 
 def result(**rewards: float) -> EvalResult:
@@ -56,7 +56,7 @@ def result(**rewards: float) -> EvalResult:
 def shown(comparison: Evaluation) -> list[str]:
     text = io.StringIO()
     show(comparison, Console(file=text, width=120))
-    return [line for line in text.getvalue().splitlines() if line.strip() and "\u2500" not in line]
+    return [line for line in text.getvalue().splitlines() if line.strip("- ")]
 
 
 def table(comparison: Evaluation) -> list[list[str]]:
@@ -124,13 +124,13 @@ def test_lines_in_a_file(tmp_path: Path) -> None:
 
 def test_within_a_batch_a_file_has_a_line_every_half_minute() -> None:
     text, clock = io.StringIO(), [0.0]
-    lines = Lines(Console(file=text, width=20), now=lambda: clock[0])
-    lines.problems("m", "t", 0, 8)
+    events = Problems(Lines(Console(file=text, width=20), now=lambda: clock[0]), ["m"])
+    events.problems("m", "t", 0, 8)
     for clock[0] in (10.0, 29.0, 31.0, 40.0, 60.0, 62.0):
-        lines.tokens(7)
-    lines.problems("m", "t", 4, 8)
+        events.tokens(7)
+    events.problems("m", "t", 4, 8)
     for clock[0] in (70.0, 93.0):
-        lines.tokens(1)
+        events.tokens(1)
     assert text.getvalue().splitlines() == [
         "t  m: 0/8 problems",
         "sampling: 21 tokens of this batch so far",
@@ -140,29 +140,43 @@ def test_within_a_batch_a_file_has_a_line_every_half_minute() -> None:
     ]
 
 
-def test_a_bar_in_a_terminal() -> None:
-    text = io.StringIO()
-    with display(["x/[m]"], Console(file=text, width=80, force_terminal=True)) as found:
-        assert isinstance(found, Bar)
-    progress = Progress(console=Console(file=text, width=80), disable=True)
-    bar = Bar({"x/[m]": "[m]"}, progress)
+class Recorded:
+    """A display that keeps what it is given."""
 
-    def row() -> tuple[str, float | None, float]:
-        (task,) = progress.tasks
-        return task.description, task.total, task.completed
+    def __init__(self) -> None:
+        self.bars: dict[str, tuple[float | None, float | None, str]] = {}
+        self.said: list[str] = []
 
-    bar.loading("x/[m]")
-    assert row() == (r"loading \[m]", None, 0)
-    bar.problems("x/[m]", "t", 2, 8)
-    assert row() == (r"t  \[m]", 8, 2)
-    bar.tokens(5)
-    bar.tokens(6)
-    assert row() == (r"t  \[m]  11 tokens", 8, 2)
-    bar.problems("x/[m]", "t", 4, 8)
-    assert row() == (r"t  \[m]", 8, 4)
-    assert "problems" not in text.getvalue()
-    bar.problems("x/[m]", "t", 8, 8)
-    assert "t  [m]: 8/8 problems\n" in text.getvalue()
+    def say(self, text: str, style: str | None = None) -> None:
+        self.said.append(text)
+
+    def log(self, text: str) -> None: ...
+
+    def beat(self, text: object) -> None: ...
+
+    def status(self, text: str) -> None: ...
+
+    def bar(self, name: str, done: float | None = None, total: float | None = None, note: str = "") -> None:
+        self.bars[name] = (done, total, note)
+
+    def drop(self, name: str) -> None:
+        self.bars.pop(name, None)
+
+
+def test_one_bar_for_what_goes_on() -> None:
+    shown = Recorded()
+    events = Problems(shown, ["x/[m]"])
+    events.loading("x/[m]")
+    assert shown.bars == {"loading [m]": (None, None, "")}
+    events.problems("x/[m]", "t", 2, 8)
+    assert shown.bars == {"t  [m]": (2, 8, "")}
+    events.tokens(5)
+    events.tokens(6)
+    assert shown.bars == {"t  [m]": (2, 8, "11 tokens")}
+    events.problems("x/[m]", "t", 4, 8)
+    assert shown.bars == {"t  [m]": (4, 8, "")} and shown.said == []
+    events.problems("x/[m]", "t", 8, 8)
+    assert shown.bars == {} and shown.said == ["t  x/[m]: 8/8 problems"]
 
 
 @pytest.mark.parametrize(("temperature", "k", "said"), [(0.0, 3, True), (0.0, 1, False), (1.0, 3, False)])
@@ -177,12 +191,12 @@ def test_greedy_samples_are_said_to_be_the_same(temperature: float, k: int, said
 @pytest.mark.parametrize(
     ("prompt", "message"),
     [
-        ([{"role": "user", "content": "1+1="}], "tiny-dense has no chat template, .*: add --set prompt=plain, "),
-        ("One and one?", "^tiny-dense has no tokens for 'One and one.' .* for example smollm2$"),
+        ([{"role": "user", "content": "1+1="}], "^tiny-dense has no chat template, .*: add --set prompt=plain, "),
+        ("One and one?", "^tiny-dense has no tokens for 'One and one.' .* for example smollm2 "),
     ],
 )
 def test_what_a_model_cannot_read_is_said_in_the_words_of_this_command(prompt: object, message: str) -> None:
-    with opened("tiny-dense") as model, pytest.raises(InputError, match=message):
+    with opened("tiny-dense") as model, pytest.raises(PromptError, match=message):
         model.encode(prompt)  # type: ignore[arg-type]
 
 
@@ -227,7 +241,7 @@ def test_ctrl_c_within_a_batch_saves_it_and_says_so(
 ) -> None:
     seen: list[int] = []
 
-    def interrupt(_: Lines, drawn: int) -> None:
+    def interrupt(_: Problems, drawn: int) -> None:
         seen.append(drawn)
         if len(seen) == 1:
             signal.raise_signal(signal.SIGINT)
@@ -237,7 +251,7 @@ def test_ctrl_c_within_a_batch_saves_it_and_says_so(
         evaluate(["tiny-dense"], parse_tasks(["arithmetic"]), SETTINGS, tmp_path, Console(file=io.StringIO()))
 
     with monkeypatch.context() as patch:
-        patch.setattr(evaluating.Lines, "tokens", interrupt)
+        patch.setattr(Problems, "tokens", interrupt)
         with pytest.raises(InterruptedRunError, match="stopped after 2 of 3 problems of arithmetic"):
             ask()
     assert sum(seen) > 4
@@ -253,8 +267,8 @@ def test_ctrl_c_while_it_loads_or_again_within_a_batch_stops_at_once(
         for _ in range(presses):
             signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(evaluating.Lines, where, interrupt)
-    with pytest.raises(InterruptedRunError, match="stopped at once; the same command goes on from the last batch"):
+    monkeypatch.setattr(Problems, where, interrupt)
+    with pytest.raises(InterruptedRunError, match="stopped at once; the same command resumes from the last batch"):
         evaluate(["tiny-dense"], parse_tasks(["arithmetic"]), SETTINGS, tmp_path, Console(file=io.StringIO()))
     assert not list(tmp_path.rglob("*.parquet"))
 

@@ -20,8 +20,8 @@ def test_sections_stand_apart_below_a_rule() -> None:
     columns = [Column("name", align="left"), Column("[n]", format=".2f")]
     table = Table("T", columns, [[Row(["[a]", 1.0])], [Row(["bb", None])]], caption="Above.", notes=["Below."])
     assert [line.replace("-", "").rstrip() for line in printed(table)] == [
-        "Above.",
         "T",
+        "Above.",
         "name   [n]",
         "",
         "[a]   1.00",

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import lagproof as lp
-from lagproof.cli.commands import run_doctor
+from lagproof.cli.diagnosing import run_doctor
 from lagproof.config import AlarmConfig, Config
 from lagproof.dumps.doctor import Status, diagnose
 from lagproof.dumps.rows import read_rows

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import lagproof as lp
-from lagproof.cli.commands import run_whatif
+from lagproof.cli.diagnosing import run_whatif
 from lagproof.config import Config
 from lagproof.dumps.choices import parse
 from lagproof.dumps.dump import read_dump

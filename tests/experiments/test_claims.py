@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from lagproof.cli.comparing import show
 from lagproof.errors import ConfigError, UnknownNameError
 from lagproof.experiments.claims import ClaimVerdict, judge, parse
 from lagproof.experiments.comparison import Comparison
 from lagproof.experiments.grid import from_tree, load
 from lagproof.experiments.statistics import summarise
-from lagproof.experiments.tables import save, show
+from lagproof.experiments.tables import save
 from lagproof.runs.reading import RunData
 
 HOLDS, FAILS, UNDECIDED = ClaimVerdict.HOLDS, ClaimVerdict.FAILS, ClaimVerdict.UNDECIDED

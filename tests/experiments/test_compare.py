@@ -14,20 +14,21 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from lagproof.cli.comparing import compare
 from lagproof.errors import ConfigError, RunDirError
-from lagproof.experiments.compare import compare
-from lagproof.experiments.comparison import Comparison, read_comparison
+from lagproof.experiments.comparison import read_comparison
 
 HERE = Path(__file__).parent
 DRIVER = """
 import sys
 from pathlib import Path
 from lagproof.experiments import grid
-from lagproof.experiments.compare import compare
+from rich.console import Console
+from lagproof.cli.comparing import compare
 
 grid._check_names = lambda grid: None  # would import torch; tested elsewhere
 if __name__ == "__main__":
-    sys.exit(compare(sys.argv[1], Path(sys.argv[2]), jobs=2, train="fake_train:train"))
+    sys.exit(compare(sys.argv[1], Path(sys.argv[2]), jobs=2, console=Console(), train="fake_train:train"))
 """
 
 
@@ -117,7 +118,7 @@ def test_a_folder_that_cannot_be_made_is_said(small: Path, tmp_path: Path) -> No
 
 def test_no_jobs_is_refused(small: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="--jobs 0: must be at least 1"):
-        compare(str(small), tmp_path / "out", jobs=0)
+        compare(str(small), tmp_path / "out", console=Console(), jobs=0)
 
 
 def test_failures_stay_with_their_cells(small: Path, tmp_path: Path) -> None:
@@ -171,7 +172,7 @@ def test_ctrl_c_saves_and_the_same_command_continues(small: Path, tmp_path: Path
     first = drive(small, out)
     assert (first.returncode, first.stderr) == (130, "")
     assert "naive-lag1-seed29: interrupted at step 3 of 6" in first.stdout and "at once;" not in first.stdout
-    assert "the same command continues" in first.stdout
+    assert "the same command resumes" in first.stdout
     assert not (out / "cells" / "naive-lag1-seed29" / "result.json").exists() and not (out / "table.json").exists()
     second = drive(small, out)
     assert second.returncode == 0, second.stderr
@@ -202,11 +203,7 @@ def test_a_run_does_not_outlive_its_comparison(small: Path, tmp_path: Path) -> N
 
 
 def test_the_page_is_written_at_the_end(small: Path, tmp_path: Path) -> None:
-    seen: list[Comparison] = []
-
-    def report(comparison: Comparison) -> Path:
-        seen.append(comparison)
-        return tmp_path / "page.html"
-
-    _, text = run(small, tmp_path / "out", report=report, overrides=['objectives=["grpo"]'], seeds=[0])
-    assert [run.label for run in seen[0].runs] == ["grpo", "grpo"] and text.rstrip().endswith("page.html")
+    _, text = run(small, tmp_path / "out", overrides=['objectives=["grpo"]'], seeds=[0])
+    assert text.splitlines()[-1] == f"report: {tmp_path / 'out' / 'report.html'}"
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "1 objectives × lags 1, 8, seed 0." in page

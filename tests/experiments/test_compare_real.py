@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from lagproof.experiments.compare import compare
-from lagproof.report import write_comparison
+from lagproof.cli.comparing import compare
 
 
 @pytest.mark.slow
@@ -23,7 +22,6 @@ def test_two_real_runs_side_by_side(tmp_path: Path) -> None:
         out,
         overrides=[*small, "rollout.prompts=4"],
         jobs=2,
-        report=write_comparison,
         console=Console(file=text, width=200),
     )
     assert code == 0, text.getvalue()

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from lagproof.cli.comparing import show
 from lagproof.experiments.comparison import Comparison, Findings
 from lagproof.experiments.grid import from_tree
 from lagproof.experiments.statistics import RunSummary, over_seeds, paired
-from lagproof.experiments.tables import save, show
-from lagproof.runs.lags import LagName
+from lagproof.experiments.tables import save
 from lagproof.runs.reading import RunData
 
 LABELS = ("naive", "spo-0.2", "asympo", "grpo", "sat-grpo", "sat-gspo")
@@ -112,13 +112,13 @@ def test_the_first_alarm_of_each_cell() -> None:
         ("grpo", 16): [(50, None)] * 5,
     }
     runs = tuple(
-        replace(run, first_alarm=rang[0], first_red=rang[1])
+        replace(run, first_alarm=fired[0], first_red=fired[1])
         for run in found.runs
-        for rang in [steps.get((run.label, run.lag), [(None, None)] * 5)[run.seed]]
+        for fired in [steps.get((run.label, run.lag), [(None, None)] * 5)[run.seed]]
     )
     lines = printed(Findings(runs, tuple(over_seeds(runs)), (), ()))
     start = next(i for i, line in enumerate(lines) if line.startswith("First alarm"))
-    rows = [line.split() for line in lines[start + 3 :] if line]
+    rows = [line.split() for line in lines[start + 4 :] if line]
     assert rows[0] == ["naive", "1", "15", "(9-30),", "4", "of", "5", "21", "(15-40),", "3", "of", "5"]
     assert rows[1] == ["spo-0.2", "1", "-", "-"]
     assert ["grpo", "16", "50", "(50-50),", "5", "of", "5", "-"] in rows

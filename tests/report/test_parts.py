@@ -7,8 +7,16 @@ from typing import Any
 
 import pytest
 
-from lagproof.report.areas import heat, stacked
-from lagproof.report.parts import MAX_COLUMNS, MAX_POINTS, Stack, d_bar_by_age, mass_by_age, sources, time_spent
+from lagproof.report.charts import heat, stacked
+from lagproof.report.series import (
+    MAX_COLUMNS,
+    MAX_STACK_POINTS,
+    Stack,
+    d_bar_by_age,
+    mass_by_age,
+    sources,
+    time_spent,
+)
 from lagproof.runs.reading import RunData
 
 
@@ -72,12 +80,12 @@ def test_many_ages_become_eight_bands() -> None:
 
 
 def test_a_long_run_keeps_its_sums() -> None:
-    num_steps = 2 * MAX_POINTS + 1
+    num_steps = 2 * MAX_STACK_POINTS + 1
     rows = [{"mass_positive": 1.0, f"age_{i % 4}/mass_positive": float(i)} for i in range(num_steps)]
     found = mass_by_age(run(*rows))
     assert found is not None
     up = found[0]
-    assert len(up.steps) <= MAX_POINTS and up.steps[0] == 1.0  # the mean of steps 0, 1 and 2
+    assert len(up.steps) <= MAX_STACK_POINTS and up.steps[0] == 1.0  # the mean of steps 0, 1 and 2
     means = [sum(layer.values[0] for layer in up.layers), sum(layer.values[-1] for layer in up.layers)]
     assert means == pytest.approx([1.0, num_steps - 2.0])
 

@@ -9,16 +9,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import jinja2
 import pytest
 import vl_convert
 
 from lagproof.config import Config
+from lagproof.data.table import Cell, Column, Row, Style, Table
 from lagproof.errors import RunDirError
 from lagproof.experiments.comparison import cell_dir, open_or_create, read_comparison
 from lagproof.experiments.grid import from_tree
 from lagproof.report import write, write_comparison
 from lagproof.report.colours import DARK, LIGHT
-from lagproof.report.page import Figure, Page, Panel, alarm_list, render
+from lagproof.report.page import Alarms, Claims, Figure, JudgedClaim, Notes, Numbers, Page, Panel, _environment, render
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "experiments"))
 from made_runs import make_run
@@ -64,14 +66,14 @@ def specs(page: str) -> dict[str, dict[str, Any]]:
 def test_it_says_what_was_run_and_what_came_out(page: str) -> None:
     text = visible(page)
     assert "<h1>Which &lt;objectives&gt; survive?</h1>" in text
-    assert "3 objectives × lags 1, 8, seeds 0, 1. tiny-dense on arithmetic, 40 steps of 16 prompts × 8" in text
+    assert "3 objectives × lags 1, 8, seeds 0, 1. tiny-dense on arithmetic, 40 steps of 16 prompts per step × 8" in text
     assert "<li>Lag 1: nothing collapsed.</li>" in text
     assert "<li>Lag 8: collapsed: naive (2 of 2 seeds). Held: sat-grpo, spo-0.2.</li>" in text
     assert 'class="verdict bad"' in text
-    assert text.count('<tr class="collapsed">') + text.count('<tr class="first collapsed">') == 1
+    assert text.count('<tr class="bad">') == 1
     for title in ("Results", "By lag", "Differences, seed by seed", "Accuracy over steps", "Mismatch over steps"):
         assert f"<h2>{title}</h2>" in text
-    for title in ("Tail of |d|", "Realised age", "How it was made"):
+    for title in ("Complementary CDF of |log-ratio|", "Realised age", "How it was made"):
         assert f"<h2>{title}</h2>" in text
     assert "lagproof compare" in text and "lr = 0.0001" in text
 
@@ -92,7 +94,7 @@ def test_first_alarms_are_listed_and_drawn(page: str) -> None:
 
 def test_the_table_has_the_first_alarms(page: str) -> None:
     text = visible(page)
-    assert text.count("<h2>First alarms</h2>") == text.count("first red alarm") == 1
+    assert text.count("<h2>First alarm, step</h2>") == 1
     assert text.count("<td>21 (20-21), 2 of 2</td>") == 2  # any, red; the higher of two in the middle
 
 
@@ -101,7 +103,7 @@ def test_claims_stand_above_the_results(comparison: Path, tmp_path: Path) -> Non
     claim = {"text": "naive <fails>", "kind": "collapses", "entries": ["naive"], "lags": [1, 8]}
     grid = from_tree({**found.grid.tree(), "claims": [claim]}, "x")
     text = visible(write_comparison(replace(found, grid=grid), tmp_path / "p.html").read_text(encoding="utf-8"))
-    assert 'naive &lt;fails&gt; <span class="judged no">does not hold</span>' in text
+    assert 'naive &lt;fails&gt; <span class="judged bad">does not hold</span>' in text
     assert "<li>naive at lag 1: 0 of 2 seeds collapsed: does not hold</li>" in text
     assert "<li>naive at lag 8: 2 of 2 seeds collapsed: holds</li>" in text
     assert text.index("<h2>Claims</h2>") < text.index("<h2>Results</h2>")
@@ -151,7 +153,12 @@ def test_one_run(tmp_path: Path) -> None:
     seen = visible(text)
     assert "<h1>sat-grpo at lag 8</h1>" in seen and "Finished: 40 steps." in seen
     assert '<li class="red">Step 30: d_bar &lt; band &amp; more</li>' in seen
-    for heading in ("Accuracy (evaluation)", "d_bar: mean |d|, nats", "Share of tokens clipped", "Realised age"):
+    for heading in (
+        "Accuracy (evaluation)",
+        "mean |log-ratio| (d_bar), nats",
+        "Share of tokens clipped",
+        "Realised age",
+    ):
         assert heading in seen
     found = specs(text)
     drawn = [s for s in found.values() if "d_bar < band & more" in json.dumps(s)]
@@ -161,8 +168,14 @@ def test_one_run(tmp_path: Path) -> None:
 
 
 HEADINGS = {
-    "d_bar by the age of the tokens": lambda step: {"age_1/d_bar": 0.1, "age_2/d_bar": 0.2, "age_1/tokens": 3},
-    "What adds to d_bar, nats": lambda step: {} if step % 5 else {"probe/policy": 0.1, "probe/engine": -0.01},
+    "mean |log-ratio| (d_bar) by the age of the tokens": lambda step: {
+        "age_1/d_bar": 0.1,
+        "age_2/d_bar": 0.2,
+        "age_1/tokens": 3,
+    },
+    "What adds to mean |log-ratio|, nats": lambda step: (
+        {} if step % 5 else {"probe/policy": 0.1, "probe/engine": -0.01}
+    ),
     "Gradient mass by sign and age": lambda step: {"mass_positive": 1.0, "age_1/mass_positive": 1.0},
     "Share of the time of a step": lambda step: {"time/step_s": 1.0},
 }
@@ -170,7 +183,7 @@ HEADINGS = {
 
 @pytest.mark.parametrize("heading", HEADINGS)
 def test_what_a_run_has_recorded_is_drawn_and_nothing_else(tmp_path: Path, heading: str) -> None:
-    path = make_run(tmp_path / "r", alarms=[(30, "red", "rang")])
+    path = make_run(tmp_path / "r", alarms=[(30, "red", "fired")])
     metrics = path / "metrics.jsonl"
     rows = [json.loads(line) for line in metrics.read_text().splitlines()]
     rows = [row | HEADINGS[heading](row["step"]) if row["step"] else row for row in rows]
@@ -290,9 +303,37 @@ def test_a_page_that_cannot_be_written_is_said(tmp_path: Path) -> None:
 
 
 def test_no_text_can_leave_its_place() -> None:
-    evil = "</script><script>alert(1)</script>{{body}}"
-    figure = Figure(evil, evil, {evil: 0, "b": 1}, [Panel(evil, {"mark": "line", "title": evil})])
-    page = Page(evil, evil, [evil], False, [alarm_list([("red", evil)]), figure], [(evil, evil)], evil, [evil], evil)
+    evil = "</script><script>alert('1')</script>{{page}}\"&"
+    table = Table(evil, [Column(evil, help=evil, group=evil), Column("n")], [[Row([evil, Cell(evil)])]], evil, [evil])
+    page = Page(
+        title=evil,
+        lead=evil,
+        verdict=[(evil, evil)],
+        bad=False,
+        sections=[
+            Alarms([("red", evil)]),
+            Figure(evil, evil, {evil: 0, "b": 1}, [Panel(evil, {"mark": "line", "title": evil}, {evil: 0, "c": 1})]),
+            Numbers(table, {evil: 3}),
+            Claims([JudgedClaim(evil, evil, Style.BAD, [evil])]),
+            Notes(evil, [evil]),
+        ],
+        files=[(evil, evil)],
+        command=evil,
+        problems=[evil],
+    )
     text = render(page)
     assert "<script>alert" not in text and text.count("<script") == 4
-    assert visible(text).count("{{body}}") == 14  # once for each place it was put
+    assert visible(text).count("{{page}}") == 28  # once for each place it was put
+    assert visible(text).count("alert(&#39;1&#39;)") == 28 and '"&"' not in visible(text)
+    assert specs(text)["chart0"]["title"] == evil
+
+
+def test_names_of_runs_are_text(tmp_path: Path) -> None:
+    path = make_run(tmp_path / "<i>'\"x")
+    text = write([path], tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "<i>" not in visible(text) and "&lt;i&gt;&#39;&#34;x, seed 0." in visible(text)
+
+
+def test_a_template_that_names_what_is_not_there_fails() -> None:
+    with pytest.raises(jinja2.UndefinedError):
+        _environment().from_string("{{ page.nothing }}").render(page={})

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lagproof.metrics.tail import EDGES, Tail
-from lagproof.report.tails import tail
+from lagproof.report.series import tail
 from lagproof.runs.reading import RunData
 
 

@@ -18,7 +18,7 @@ from lagproof.dumps.whatif import WhatIf, whatif
 from lagproof.dumps.words import verdicts
 from lagproof.errors import RunDirError
 from lagproof.report import write_whatif
-from lagproof.report.bars import LONGEST, domain_of
+from lagproof.report.charts import LONGEST, bar_domain
 from lagproof.report.colours import DARK, LIGHT
 
 STEPS = 3
@@ -122,8 +122,8 @@ def test_the_axis_of_the_bars_spans_the_longest_of_both_signs() -> None:
     def shares(kept: float, removed: float, added: float) -> dict[str, float]:
         return {"kept": kept, "removed": removed, "added": added}
 
-    assert domain_of([{"a": shares(0.4, 0.6, 0.1)}, {"a": shares(1.0, 0.0, 0.5), "b": {}}]) == (-0.6, 1.5)
-    assert domain_of([{"a": shares(1.0, 0.0, 9.0)}]) == (-0.1, LONGEST)
+    assert bar_domain([{"a": shares(0.4, 0.6, 0.1)}, {"a": shares(1.0, 0.0, 0.5), "b": {}}]) == (-0.6, 1.5)
+    assert bar_domain([{"a": shares(1.0, 0.0, 9.0)}]) == (-0.1, LONGEST)
 
 
 def test_ages_add_up_to_the_mass_of_each_objective(page: str, found: WhatIf) -> None:
@@ -148,7 +148,7 @@ def test_without_versions_nothing_is_said_by_age(tmp_path: Path) -> None:
 def test_limits_and_quantiles_stand_where_they_are(page: str, found: WhatIf) -> None:
     finding = {c.choice.label: c.finding for c in found.comparisons}
     for unit, label, low, high in (("Tokens", "sat-grpo", 0.2, 0.2), ("Responses", "sat-gspo", 3e-4, 4e-4)):
-        spec = specs(page)[f"How far tokens have moved, and where the limits are. {unit}"]
+        spec = specs(page)[f"Complementary CDF of |log-ratio|, and where the limits are. {unit}"]
         q = finding[label].numbers
         up, down = math.log1p(high), -math.log1p(-low)
         want = {f"log(1 + high) = {up:.3g}": up, f"-log(1 - low) = {down:.3g}": down}
@@ -164,7 +164,7 @@ def test_limits_and_quantiles_stand_where_they_are(page: str, found: WhatIf) -> 
 
 
 def test_tails_are_shares_of_all_tokens(page: str, found: WhatIf) -> None:
-    spec = specs(page)["How far tokens have moved, and where the limits are. Tokens"]
+    spec = specs(page)["Complementary CDF of |log-ratio|, and where the limits are. Tokens"]
     drawn = [row for row in rows(spec, "v") if "x" in row]
     ups, downs = ([(r["x"], r["v"]) for r in drawn if r["o"] == key] for key in ("o0", "o1"))
     assert len(ups) > 10 and len(downs) > 10
