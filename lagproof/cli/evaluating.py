@@ -6,19 +6,18 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
 from lagproof.cli import tables
 from lagproof.cli.progress import Display, display
 from lagproof.cli.tables import say
-from lagproof.data.samples import Sample
 from lagproof.errors import InterruptedRunError, PromptError
-from lagproof.evaluation.evaluate import Ask
-from lagproof.evaluation.run import Evaluation, Opened, Settings, TaskChoice, run_eval
+from lagproof.evaluation.evaluate import Encode
+from lagproof.evaluation.run import Evaluation, Opened, Settings, TaskChoice, opened, run_eval
 from lagproof.evaluation.tables import results, short_names
 from lagproof.runtime.interrupt import interruptible
+from lagproof.tasks.task import Messages
 
 
 def evaluate(
@@ -43,7 +42,7 @@ def evaluate(
             nonlocal interrupted
             events.loading(model)
             with opened(model, events.tokens) as ready, interruptible("batch") as interrupted:
-                yield ready
+                yield replace(ready, encode=readable(model, ready.encode))
 
         try:
             found = run_eval(
@@ -55,40 +54,20 @@ def evaluate(
     say(f"samples and tables: {out}", console)
 
 
-@contextmanager
-def opened(name: str, on_tokens: Callable[[int], None] | None = None) -> Iterator[Opened]:
-    """A model that is ready to be asked."""
-    from lagproof.models.loading import load
-    from lagproof.rollout.engine import Request, Sampling
-    from lagproof.rollout.hf import HFEngine
+def readable(name: str, encode: Encode) -> Encode:
+    """``encode``, which says what this command line can do where a model cannot read a prompt."""
 
-    loaded = load(name)
-    engine = HFEngine.view(loaded.model, loaded.tokenizer, loaded.stop_ids, version=0, on_tokens=on_tokens)
+    def encoded(prompt: str | Messages) -> Sequence[int]:
+        try:
+            return encode(prompt)
+        except PromptError as error:
+            if isinstance(prompt, str):
+                remedy = "name a model that reads text, for example smollm2"
+            else:
+                remedy = "add --set prompt=plain, or name a model that was trained to chat, for example smollm2"
+            raise PromptError(name, error.problem, f"{remedy} (the tiny models read only --task arithmetic)") from error
 
-    def generate(asks: Sequence[Ask], settings: Settings) -> list[list[Sample]]:
-        sampling = Sampling(
-            settings.max_tokens, settings.temperature, settings.top_p, settings.top_k, record_logp=False
-        )
-        stop = settings.stop
-        return engine.generate(
-            [Request(a.prompt_ids, a.samples, a.seed, a.stop if stop is None else stop) for a in asks], sampling
-        )
-
-    yield Opened(generate, lambda prompt: _encode(name, loaded, prompt))
-
-
-def _encode(name: str, loaded: Any, prompt: Any) -> list[int]:
-    """Token ids of a prompt; where a model cannot read it, what this command line can do about it."""
-    from lagproof.models.loading import encode
-
-    try:
-        return encode(loaded, prompt)
-    except PromptError as error:
-        if isinstance(prompt, str):
-            remedy = "name a model that reads text, for example smollm2"
-        else:
-            remedy = "add --set prompt=plain, or name a model that was trained to chat, for example smollm2"
-        raise PromptError(name, error.problem, f"{remedy} (the tiny models read only --task arithmetic)") from error
+    return encoded
 
 
 def show(found: Evaluation, console: Console) -> None:

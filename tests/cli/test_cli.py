@@ -141,7 +141,7 @@ def test_tasks_lists_all_and_the_options_of_one(tmp_path):
 
     table, page = (lagproof("tasks", *names, cwd=tmp_path).stdout for names in ([], ["dapo-math-17k"]))
     listed, options = (
-        re.findall(r"^(\S+) +(\S+|$)", text[text.index("\n---") :], re.MULTILINE)[1:] for text in (table, page)
+        re.findall(r"^([^-\s]\S*) +(\S+|$)", text[text.index("\n---") :], re.MULTILINE) for text in (table, page)
     )
     assert [name for name, _ in listed] == list(tasks.TASKS)
     assert [name for name, _ in options] == [name for name, _, _ in tasks.options("dapo-math-17k")]

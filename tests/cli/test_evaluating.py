@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from lagproof.cli.evaluating import Problems, evaluate, opened, show
+from lagproof.cli.evaluating import Problems, evaluate, readable, show
 from lagproof.cli.progress import Lines
 from lagproof.data.samples import Finish
 from lagproof.errors import InterruptedRunError, PromptError
 from lagproof.evaluation.result import EvalResult, GradedResponse, ModelDifference, ProblemResult
-from lagproof.evaluation.run import Evaluation, Settings, parse_tasks
+from lagproof.evaluation.run import Evaluation, Settings, opened, parse_tasks
 from lagproof.evaluation.statistics import Interval
 from lagproof.evaluation.tables import short_names
 from lagproof.runtime.interrupt import interruptible
@@ -197,7 +197,7 @@ def test_greedy_samples_are_said_to_be_the_same(temperature: float, k: int, said
 )
 def test_what_a_model_cannot_read_is_said_in_the_words_of_this_command(prompt: object, message: str) -> None:
     with opened("tiny-dense") as model, pytest.raises(PromptError, match=message):
-        model.encode(prompt)  # type: ignore[arg-type]
+        readable("tiny-dense", model.encode)(prompt)  # type: ignore[arg-type]
 
 
 @pytest.fixture

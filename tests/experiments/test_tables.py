@@ -15,6 +15,7 @@ from lagproof.experiments.comparison import Comparison, Findings
 from lagproof.experiments.grid import from_tree
 from lagproof.experiments.statistics import RunSummary, over_seeds, paired
 from lagproof.experiments.tables import save
+from lagproof.runs.lags import LagName
 from lagproof.runs.reading import RunData
 
 LABELS = ("naive", "spo-0.2", "asympo", "grpo", "sat-grpo", "sat-gspo")
