@@ -49,7 +49,7 @@ def compare(
         if len(todo) < num_cells:
             say(f"{num_cells - len(todo)} of {num_cells} cells have ended before", console)
         with display(console) as shown:
-            yield Cells(shown, todo, num_cells)
+            yield CellEvents(shown, todo, num_cells)
 
     done = run(source, out, overrides=overrides, seeds=seeds, jobs=jobs, command=command, watch=watch, train=train)
     if done.comparison is None:
@@ -86,7 +86,7 @@ def _show_claim(judged: Judged, console: Console) -> None:
     console.print("")
 
 
-class Cells:
+class CellEvents:
     """The events of a comparison in words: a bar for the whole and one for each running cell."""
 
     def __init__(self, shown: Display, jobs: Sequence[Job], num_cells: int) -> None:

@@ -35,7 +35,7 @@ def evaluate(
     interrupted: Callable[[], bool] = lambda: False  # noqa: E731
 
     with display(console) as shown:
-        events = Problems(shown, models)
+        events = EvaluationEvents(shown, models)
 
         @contextmanager
         def opening(model: str) -> Iterator[Opened]:
@@ -78,7 +78,7 @@ def show(found: Evaluation, console: Console) -> None:
         say(note, console)
 
 
-class Problems:
+class EvaluationEvents:
     """The events of an evaluation in words: one bar of problems, with the tokens of the batch so far."""
 
     def __init__(self, shown: Display, models: Sequence[str]) -> None:

@@ -10,7 +10,7 @@ from lagproof import objectives as rules
 from lagproof import tasks
 from lagproof.cli import tables
 from lagproof.cli.tables import say
-from lagproof.data.table import Column, Row, Table
+from lagproof.data.table import Column, Table, TableRow
 
 
 def show_objectives(console: Console) -> None:
@@ -22,7 +22,7 @@ def show_objectives(console: Console) -> None:
         Column("what it protects against", align="left", wrap=True),
     ]
     rows = [
-        Row(
+        TableRow(
             [
                 e.name,
                 " ".join(f"{k}={'-' if v is None else v}" for k, v in e.options.items()),
@@ -48,7 +48,7 @@ def show_objective(name: str, console: Console) -> None:
 def show_tasks(console: Console) -> None:
     """Every task in a line."""
     columns = [Column("name", align="left"), Column("problems", align="left", wrap=True)]
-    rows = [Row([name, entry.summary]) for name, entry in tasks.TASKS.items()]
+    rows = [TableRow([name, entry.summary]) for name, entry in tasks.TASKS.items()]
     tables.show(Table("", columns, [rows]), console)
 
 
@@ -64,7 +64,7 @@ def show_options(name: str, console: Console) -> None:
         Column("meaning", align="left", wrap=True),
     ]
     rows = [
-        Row([option, "" if default is None else json.dumps(default), text])
+        TableRow([option, "" if default is None else json.dumps(default), text])
         for option, default, text in tasks.options(name)
     ]
     say(f"{name}: {tasks.TASKS[name].summary}\n", console)

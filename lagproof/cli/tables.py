@@ -10,7 +10,7 @@ from rich import box
 from rich.console import Console
 from rich.text import Text
 
-from lagproof.data.table import Row, Style, Table
+from lagproof.data.table import Style, Table, TableRow
 
 PLAIN = box.Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
 """A rule below the headings and an empty line between sections: the same on a terminal and in a file."""
@@ -66,7 +66,7 @@ def _rendered(table: Table) -> rich.table.Table:
     return out
 
 
-def _texts(table: Table, row: Row) -> Iterator[Text]:
+def _texts(table: Table, row: TableRow) -> Iterator[Text]:
     for column, cell in zip(table.columns, row.cells, strict=True):
         # what a row means stands out; a cell's own meaning counts in rows without one
         own = STYLES[cell.style] if cell.style and not row.style else ""

@@ -53,7 +53,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """A value with a meaning.
 
     Attributes:
@@ -67,20 +67,20 @@ class Cell:
     share: float | None = None
 
 
-Value = Cell | str | float | None
+Value = TableCell | str | float | None
 
 
 @dataclass(frozen=True)
-class Row:
+class TableRow:
     """One value a column, the first being the name of the row, and what all of it means."""
 
     values: Sequence[Value]
     style: Style | None = None
 
     @property
-    def cells(self) -> list[Cell]:
+    def cells(self) -> list[TableCell]:
         """The values as cells."""
-        return [value if isinstance(value, Cell) else Cell(value) for value in self.values]
+        return [value if isinstance(value, TableCell) else TableCell(value) for value in self.values]
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Table:
 
     title: str
     columns: Sequence[Column]
-    sections: Sequence[Sequence[Row]]
+    sections: Sequence[Sequence[TableRow]]
     caption: str = ""
     notes: Sequence[str] = ()
 
@@ -106,7 +106,7 @@ class Table:
             assert len(row.values) == len(self.columns), (self.title, len(row.values), len(self.columns))
 
     @property
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[TableRow]:
         """Every row."""
         return (row for section in self.sections for row in section)
 
@@ -135,7 +135,7 @@ class Table:
     def _only(self, chosen: Sequence[bool], title: str) -> Table:
         columns = [column for column, keep in zip(self.columns, chosen, strict=True) if keep]
         sections = [
-            [Row([v for v, keep in zip(row.values, chosen, strict=True) if keep], row.style) for row in section]
+            [TableRow([v for v, keep in zip(row.values, chosen, strict=True) if keep], row.style) for row in section]
             for section in self.sections
         ]
         return Table(title, columns, sections)

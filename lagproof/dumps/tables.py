@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lagproof.data.table import NOTHING, Cell, Column, Row, Table
+from lagproof.data.table import NOTHING, Column, Table, TableCell, TableRow
 from lagproof.dumps.whatif import WhatIf
 from lagproof.dumps.words import percent
 from lagproof.metrics.bins import bands
@@ -23,11 +23,11 @@ def overall(found: WhatIf) -> Table:
         Column("advantage", align="left", detail=True),
         Column("reduction", align="left", detail=True),
     ]
-    rows: list[Row] = []
+    rows: list[TableRow] = []
     for k, c in enumerate(found.comparisons):
         shares = c.mass[""].shares
         rows.append(
-            Row(
+            TableRow(
                 [
                     c.choice.label + (" (now)" if k == 0 else ""),
                     percent(c.differs),
@@ -53,10 +53,10 @@ def by_sign(found: WhatIf) -> Table | None:
     if not any(name in c.mass for c in found.comparisons for name in ("positive/", "negative/")):
         return None
     columns = [NAME, *(Column(f"{sign}{part}") for sign in ("A>0 ", "A<0 ") for part in PARTS)]
-    rows: list[Row] = []
+    rows: list[TableRow] = []
     for c in found.comparisons[1:]:
         sides = [c.mass[side].shares if side in c.mass else {} for side in ("positive/", "negative/")]
-        rows.append(Row([c.choice.label, *(percent(shares.get(name)) for shares in sides for name in PARTS)]))
+        rows.append(TableRow([c.choice.label, *(percent(shares.get(name)) for shares in sides for name in PARTS)]))
     return Table("By sign of the advantage", columns, [rows])
 
 
@@ -70,10 +70,10 @@ def removed_by_age(found: WhatIf, max_bands: int) -> Table | None:
     if len(ages) < 2 or len(found.comparisons) < 2:
         return None
     columns = bands(ages, max_bands)
-    rows: list[Row] = []
+    rows: list[TableRow] = []
     for c in found.comparisons[1:]:
         shares = [c.together(names).shares.get("removed") for names in columns.values()]
-        rows.append(Row([c.choice.label, *(Cell(percent(x), share=x or 0.0) for x in shares)]))
+        rows.append(TableRow([c.choice.label, *(TableCell(percent(x), share=x or 0.0) for x in shares)]))
     caption = (
         f"Share of the mass that {found.present} puts on tokens of these ages (updates between the version that "
         "sampled a token and the learner's) that an objective takes away."
@@ -85,7 +85,8 @@ def cosines(found: WhatIf) -> Table:
     """Which objectives pull the same way."""
     labels = [c.choice.label for c in found.comparisons]
     rows = [
-        Row([label, *(Cell(x, share=x or 0.0) for x in row)]) for label, row in zip(labels, found.cosines, strict=True)
+        TableRow([label, *(TableCell(x, share=x or 0.0) for x in row)])
+        for label, row in zip(labels, found.cosines, strict=True)
     ]
     columns = [Column("cosine", align="left", wrap=True), *(Column(label, format=".2f") for label in labels)]
     caption = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from lagproof.data.table import Column, Row, Table, Value
+from lagproof.data.table import Column, Table, TableRow, Value
 from lagproof.evaluation.result import EvalResult
 from lagproof.evaluation.run import Evaluation
 
@@ -27,13 +27,13 @@ def results(found: Evaluation) -> Table:
         Column("tokens", format=".0f"),
         Column("truncated", format=".0%"),
     ]
-    rows: list[Row] = []
+    rows: list[TableRow] = []
     for task, of_model in found.results.items():
         for model, result in of_model.items():
-            rows.append(Row([task, short[model], *_numbers(result)]))
+            rows.append(TableRow([task, short[model], *_numbers(result)]))
             parts = result.by_task()
             rows += [
-                Row([f"  {name}", short[model], *_numbers(part)]) for name, part in parts.items() if len(parts) > 1
+                TableRow([f"  {name}", short[model], *_numbers(part)]) for name, part in parts.items() if len(parts) > 1
             ]
     return Table("", columns, [rows], notes=[*_left_out(found, short), *_differences(found, short)])
 

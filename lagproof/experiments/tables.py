@@ -13,7 +13,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from lagproof.data.table import NOTHING, Cell, Column, Row, Style, Table, Value
+from lagproof.data.table import NOTHING, Column, Style, Table, TableCell, TableRow, Value
 from lagproof.errors import RunDirError
 from lagproof.evaluation.statistics import CONFIDENCE, CONFIRMING_SEEDS
 from lagproof.experiments.claims import RULE
@@ -62,12 +62,12 @@ def results(cells: Sequence[CellSummary]) -> Table:
         Column("collapsed", group=ACCURACY, help=COLLAPSE_RULE),
     ]
 
-    def row(cell: CellSummary) -> Row:
+    def row(cell: CellSummary) -> TableRow:
         e = cell.estimates
         values: list[Value] = [cell.label, str(cell.lag), len(cell.seeds), mean(e, "accuracy")]
         values += [interval(e, "accuracy", ".3f")] if with_interval else []
         values += [cell.worst, mean(e, "final"), collapsed(cell), *(mean(e, name) for name in shown)]
-        return Row(values, Style.BAD if cell.collapsed else None)
+        return TableRow(values, Style.BAD if cell.collapsed else None)
 
     columns = [NAME, LAG, *accuracy, *(SIZES[name] for name in shown)]
     return Table("Results", columns, _by_lag(cells, row))
@@ -81,12 +81,12 @@ def differences(findings: Findings) -> Table:
     for column in DIFFERENCES.values():
         columns += [column, Column("95% interval", detail=column.detail)] if with_interval else [column]
 
-    def row(difference: PairedDifference) -> Row:
+    def row(difference: PairedDifference) -> TableRow:
         values: list[Value] = [difference.label, difference.baseline, str(difference.lag), len(difference.seeds)]
         for name, column in DIFFERENCES.items():
             values.append(mean(difference.estimates, name))
             values += [interval(difference.estimates, name, column.format)] if with_interval else []
-        return Row(values)
+        return TableRow(values)
 
     caption = "Each run minus the baseline's run of the same seed and lag, then the mean over seeds."
     return Table("Differences, seed by seed", columns, _by_lag(found, row), caption)
@@ -96,7 +96,7 @@ def alarms(cells: Sequence[CellSummary]) -> Table:
     """When the first alarm of each cell fired."""
     caption = "The step: median over the seeds in which one fired, range, and how many seeds."
     columns = [NAME, LAG, Column("any"), Column("red")]
-    rows = _by_lag(cells, lambda c: Row([c.label, str(c.lag), fired(c.first_alarm), fired(c.first_red)]))
+    rows = _by_lag(cells, lambda c: TableRow([c.label, str(c.lag), fired(c.first_alarm), fired(c.first_red)]))
     return Table("First alarm, step", columns, rows, caption)
 
 
@@ -105,10 +105,10 @@ def mean(estimates: Mapping[str, Estimate], name: str) -> float | None:
     return estimates[name].mean if name in estimates else None
 
 
-def interval(estimates: Mapping[str, Estimate], name: str, form: str) -> Cell:
+def interval(estimates: Mapping[str, Estimate], name: str, form: str) -> TableCell:
     """An interval as text; nothing where there is none."""
     found = estimates[name].interval if name in estimates else None
-    return Cell("" if found is None else f"[{found[0]:{form}}, {found[1]:{form}}]", Style.MUTED)
+    return TableCell("" if found is None else f"[{found[0]:{form}}, {found[1]:{form}}]", Style.MUTED)
 
 
 def collapsed(cell: CellSummary) -> str:
@@ -196,6 +196,6 @@ def machine() -> dict[str, Any]:
     }
 
 
-def _by_lag(items: Sequence[Any], row: Callable[[Any], Row]) -> list[list[Row]]:
+def _by_lag(items: Sequence[Any], row: Callable[[Any], TableRow]) -> list[list[TableRow]]:
     """A row for each item; those of a lag, which stand together, are a section."""
     return [[row(item) for item in members] for _, members in groupby(items, lambda item: item.lag)]

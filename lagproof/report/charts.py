@@ -37,7 +37,7 @@ Alarms = Sequence[tuple[int, str, str]]
 
 
 @dataclass(frozen=True)
-class Estimate:
+class LagEstimate:
     """One number of an objective at a lag, with an interval where there is one."""
 
     label: str
@@ -104,7 +104,7 @@ def over_steps(
 
 
 def by_lag(
-    estimates: Sequence[Estimate],
+    estimates: Sequence[LagEstimate],
     keys: Keys,
     order: Sequence[str],
     name: str,

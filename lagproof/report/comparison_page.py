@@ -149,9 +149,9 @@ def _summary(cells: Sequence[CellSummary], keys: Keys) -> Figure:
     return Figure("By lag", f"{caption}.", shown, panels)
 
 
-def _estimates(cells: Sequence[CellSummary], name: str) -> list[charts.Estimate]:
+def _estimates(cells: Sequence[CellSummary], name: str) -> list[charts.LagEstimate]:
     return [
-        charts.Estimate(cell.label, str(cell.lag), cell.estimates[name].mean, cell.estimates[name].interval)
+        charts.LagEstimate(cell.label, str(cell.lag), cell.estimates[name].mean, cell.estimates[name].interval)
         for cell in cells
         if name in cell.estimates
     ]

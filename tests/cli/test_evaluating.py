@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from lagproof.cli.evaluating import Problems, evaluate, readable, show
+from lagproof.cli.evaluating import EvaluationEvents, evaluate, readable, show
 from lagproof.cli.progress import Lines
 from lagproof.data.samples import Finish
 from lagproof.errors import InterruptedRunError, PromptError
@@ -124,7 +124,7 @@ def test_lines_in_a_file(tmp_path: Path) -> None:
 
 def test_within_a_batch_a_file_has_a_line_every_half_minute() -> None:
     text, clock = io.StringIO(), [0.0]
-    events = Problems(Lines(Console(file=text, width=20), now=lambda: clock[0]), ["m"])
+    events = EvaluationEvents(Lines(Console(file=text, width=20), now=lambda: clock[0]), ["m"])
     events.problems("m", "t", 0, 8)
     for clock[0] in (10.0, 29.0, 31.0, 40.0, 60.0, 62.0):
         events.tokens(7)
@@ -165,7 +165,7 @@ class Recorded:
 
 def test_one_bar_for_what_goes_on() -> None:
     shown = Recorded()
-    events = Problems(shown, ["x/[m]"])
+    events = EvaluationEvents(shown, ["x/[m]"])
     events.loading("x/[m]")
     assert shown.bars == {"loading [m]": (None, None, "")}
     events.problems("x/[m]", "t", 2, 8)
@@ -241,7 +241,7 @@ def test_ctrl_c_within_a_batch_saves_it_and_says_so(
 ) -> None:
     seen: list[int] = []
 
-    def interrupt(_: Problems, drawn: int) -> None:
+    def interrupt(_: EvaluationEvents, drawn: int) -> None:
         seen.append(drawn)
         if len(seen) == 1:
             signal.raise_signal(signal.SIGINT)
@@ -251,7 +251,7 @@ def test_ctrl_c_within_a_batch_saves_it_and_says_so(
         evaluate(["tiny-dense"], parse_tasks(["arithmetic"]), SETTINGS, tmp_path, Console(file=io.StringIO()))
 
     with monkeypatch.context() as patch:
-        patch.setattr(Problems, "tokens", interrupt)
+        patch.setattr(EvaluationEvents, "tokens", interrupt)
         with pytest.raises(InterruptedRunError, match="stopped after 2 of 3 problems of arithmetic"):
             ask()
     assert sum(seen) > 4
@@ -267,7 +267,7 @@ def test_ctrl_c_while_it_loads_or_again_within_a_batch_stops_at_once(
         for _ in range(presses):
             signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(Problems, where, interrupt)
+    monkeypatch.setattr(EvaluationEvents, where, interrupt)
     with pytest.raises(InterruptedRunError, match="stopped at once; the same command resumes from the last batch"):
         evaluate(["tiny-dense"], parse_tasks(["arithmetic"]), SETTINGS, tmp_path, Console(file=io.StringIO()))
     assert not list(tmp_path.rglob("*.parquet"))

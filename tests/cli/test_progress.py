@@ -6,7 +6,7 @@ import io
 
 from rich.console import Console
 
-from lagproof.cli.comparing import Cells
+from lagproof.cli.comparing import CellEvents
 from lagproof.cli.progress import Bars, Lines, display
 from lagproof.cli.training import Training
 from lagproof.config import Config
@@ -102,7 +102,7 @@ def test_a_run_in_a_terminal_keeps_the_last_accuracy_in_sight() -> None:
 
 def test_a_line_for_each_cell_that_ends() -> None:
     shown, text = file()
-    view = Cells(shown, JOBS, 12)
+    view = CellEvents(shown, JOBS, 12)
     view.started(JOBS[0])
     view.step(JOBS[0], {"step": 230, "reward": 0.5, "d_bar": 0.0512345, "eval/accuracy": 0.61})
     view.step(JOBS[0], {"step": 240, "reward": 0.5, "d_bar": 0.0412345})
@@ -117,7 +117,7 @@ def test_a_line_for_each_cell_that_ends() -> None:
 
 def test_a_heartbeat_says_what_runs() -> None:
     shown, text = file(every_s=0.0)
-    view = Cells(shown, JOBS, 12)
+    view = CellEvents(shown, JOBS, 12)
     view.started(JOBS[0])
     view.step(JOBS[0], {"step": 24, "reward": 0.5})
     view.tick()
@@ -128,7 +128,7 @@ def test_a_heartbeat_says_what_runs() -> None:
 
 def test_an_interrupted_cell_is_not_done() -> None:
     shown, text = file()
-    view = Cells(shown, JOBS, 2)
+    view = CellEvents(shown, JOBS, 2)
     view.step(JOBS[0], {"step": 7})
     view.ended(JOBS[0], CellOutcome(0, Ending.INTERRUPTED, "asked to stop", 3.0))
     assert text.getvalue() == "[0/2] sat-grpo-lag16-seed4: interrupted at step 7 of 240\n"
@@ -137,7 +137,7 @@ def test_an_interrupted_cell_is_not_done() -> None:
 def test_a_comparison_in_a_terminal_has_bars_that_fit() -> None:
     console = terminal()
     with display(console) as shown:
-        view = Cells(shown, JOBS, 12)
+        view = CellEvents(shown, JOBS, 12)
         view.started(JOBS[0])
         view.step(JOBS[0], {"step": 120, "reward": 0.5, "d_bar": 0.0512345})
         view.tick()

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from lagproof.data.table import Cell, Column, Row, Style, Table
+from lagproof.data.table import Column, Style, Table, TableCell, TableRow
 
 WIDE = Table(
     "Results",
@@ -18,7 +18,10 @@ WIDE = Table(
         Column("d_bar", format=".4f", group="Mismatch"),
         Column("reduction", align="left", group="Mismatch", detail=True),
     ],
-    [[Row(["a", 0.5, None, 0.25, "token"], Style.BAD)], [Row(["b", 1, Cell("[x]", share=0.5), 2.0, "none"])]],
+    [
+        [TableRow(["a", 0.5, None, 0.25, "token"], Style.BAD)],
+        [TableRow(["b", 1, TableCell("[x]", share=0.5), 2.0, "none"])],
+    ],
     caption="First.",
     notes=["Last."],
 )
@@ -50,7 +53,7 @@ def test_a_narrow_place_has_a_table_for_each_group() -> None:
 
 
 def test_a_table_without_groups_only_loses_its_details() -> None:
-    plain = Table("T", [Column("a"), Column("b", detail=True)], [[Row([1, 2])]], "caption", ["note"])
+    plain = Table("T", [Column("a"), Column("b", detail=True)], [[TableRow([1, 2])]], "caption", ["note"])
     (only,) = plain.narrow()
     assert (only.title, only.caption, only.notes) == ("T", "caption", ["note"])
     assert [list(row.values) for row in only.rows] == [[1]]
@@ -58,7 +61,7 @@ def test_a_table_without_groups_only_loses_its_details() -> None:
 
 def test_a_row_has_a_value_for_each_column() -> None:
     with pytest.raises(AssertionError):
-        Table("x", [Column("a")], [[Row([1, 2])]])
+        Table("x", [Column("a")], [[TableRow([1, 2])]])
 
 
 def test_it_imports_nothing_heavy() -> None:

@@ -14,7 +14,7 @@ import pytest
 import vl_convert
 
 from lagproof.config import Config
-from lagproof.data.table import Cell, Column, Row, Style, Table
+from lagproof.data.table import Column, Style, Table, TableCell, TableRow
 from lagproof.errors import RunDirError
 from lagproof.experiments.comparison import cell_dir, open_or_create, read_comparison
 from lagproof.experiments.grid import from_tree
@@ -304,7 +304,9 @@ def test_a_page_that_cannot_be_written_is_said(tmp_path: Path) -> None:
 
 def test_no_text_can_leave_its_place() -> None:
     evil = "</script><script>alert('1')</script>{{page}}\"&"
-    table = Table(evil, [Column(evil, help=evil, group=evil), Column("n")], [[Row([evil, Cell(evil)])]], evil, [evil])
+    table = Table(
+        evil, [Column(evil, help=evil, group=evil), Column("n")], [[TableRow([evil, TableCell(evil)])]], evil, [evil]
+    )
     page = Page(
         title=evil,
         lead=evil,
