@@ -16,7 +16,8 @@ from lagproof.evaluation.choices import Settings, TaskChoice, build, parse_tasks
 from lagproof.evaluation.evaluate import Ask, Encode, ask, collect, eval_problems
 from lagproof.evaluation.identity import identity
 from lagproof.evaluation.result import EvalResult, GradedResponse, ModelDifference, difference
-from lagproof.evaluation.store import Store, write_json
+from lagproof.evaluation.store import Store
+from lagproof.runs.evaluation import write_result
 from lagproof.tasks.task import Problem, Task
 
 __all__ = [
@@ -197,7 +198,7 @@ def run_eval(
         for label, of_model in results.items()
     }
     comparison = Evaluation(results, gaps)
-    write_json(out / "result.json", comparison.to_dict())
+    write_result(out, comparison.to_dict())
     return comparison
 
 
