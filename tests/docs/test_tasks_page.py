@@ -24,7 +24,6 @@ from lagproof.errors import InputError
 from lagproof.evaluation.result import EvalResult, GradedResponse, ModelDifference, ProblemResult
 from lagproof.evaluation.run import Settings, parse_tasks
 from lagproof.evaluation.statistics import bootstrap
-from lagproof.evaluation.store import SCHEMA
 from lagproof.grading.constants import MAX_RESULT_DIGITS
 from lagproof.grading.extract import MAX_CHARS, Form
 from lagproof.grading.grader import Grader, reward
@@ -32,6 +31,7 @@ from lagproof.grading.judge import MAX_DEPTH, Verdict
 from lagproof.grading.pool import Limits
 from lagproof.grading.votes import answer_key
 from lagproof.metrics.responses import by_task
+from lagproof.runs.evaluation import SCHEMA
 from lagproof.settings.toml import parse_override
 from lagproof.tasks import files, gym, prompts, schemas
 from lagproof.tasks.arithmetic import ArithmeticOptions, ArithmeticTask
