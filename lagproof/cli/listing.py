@@ -67,5 +67,4 @@ def show_options(name: str, console: Console) -> None:
         TableRow([option, "" if default is None else json.dumps(default), text])
         for option, default, text in tasks.options(name)
     ]
-    say(f"{name}: {tasks.TASKS[name].summary}\n", console)
-    tables.show(Table("", columns, [rows]), console)
+    tables.show(Table("", columns, [rows], caption=f"{name}: {tasks.TASKS[name].summary}"), console)
