@@ -83,19 +83,21 @@ def run_whatif(
         return 0
     show_whatif(found, Console(highlight=False))
     if out is not None:
-        print(f"\n{out}")
+        print(out)
     return 0
 
 
 def show_verdict(found: Verdict, console: Console) -> None:
     """Print a verdict: words, alarms, evidence, advice, notes."""
-    console.print(Text(wrapped(found.sentence, console), style=f"bold {_STYLE[found.status]}"))
+    console.print(Text(wrapped(found.sentence, console), style=f"bold {_STYLE[found.status]}"), "")
     if found.alarms:
-        console.print("\nAlarms")
+        console.print(Text("Alarms", style="bold"))
     for alarm in found.alarms:
         when, how = f"  step {alarm.step:>5}  ", f"{alarm.severity!s:<6}"
         lines = wrapped(f"{when}{how}  {alarm.sentence}", console, len(when) + len(how) + 2)
         console.print(Text.assemble(when, (how, _SEVERITY[alarm.severity]), lines[len(when) + len(how) :]))
+    if found.alarms:
+        console.print("")
     show_list("Evidence", found.evidence, console)
     show_list("What to try", found.advice, console)
     show_list("Notes", found.notes, console)

@@ -36,12 +36,14 @@ def show_notes(notes: Iterable[str], console: Console) -> None:
 
 
 def show_list(title: str, sentences: Iterable[str], console: Console) -> None:
-    """Print sentences under a title; nothing where there is none."""
+    """Print sentences under a title and an empty line after them; nothing where there is none."""
     listed = list(sentences)
-    if listed:
-        console.print(f"\n{title}", markup=False, highlight=False)
+    if not listed:
+        return
+    console.print(Text(title, style="bold"))
     for sentence in listed:
         console.print(Text(wrapped(f"  - {sentence}", console, 4)))
+    console.print("")
 
 
 def say(text: str, console: Console, style: str | None = None) -> None:

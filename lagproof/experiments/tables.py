@@ -63,11 +63,11 @@ def results(cells: Sequence[CellSummary]) -> Table:
     ]
 
     def row(cell: CellSummary) -> TableRow:
-        e = cell.estimates
+        e, bad = cell.estimates, Style.BAD if cell.collapsed else None
         values: list[Value] = [cell.label, str(cell.lag), len(cell.seeds), mean(e, "accuracy")]
         values += [interval(e, "accuracy", ".3f")] if with_interval else []
-        values += [cell.worst, mean(e, "final"), collapsed(cell), *(mean(e, name) for name in shown)]
-        return TableRow(values, Style.BAD if cell.collapsed else None)
+        values += [cell.worst, mean(e, "final"), TableCell(collapsed(cell), bad), *(mean(e, name) for name in shown)]
+        return TableRow(values, bad)
 
     columns = [NAME, LAG, *accuracy, *(SIZES[name] for name in shown)]
     return Table("Results", columns, _by_lag(cells, row))
