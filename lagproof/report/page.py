@@ -15,8 +15,8 @@ import jinja2
 from markupsafe import Markup
 
 from lagproof.data.table import Style, Table
-from lagproof.errors import RunDirError
 from lagproof.report import colours
+from lagproof.runs.files import write_text, writing
 
 
 @dataclass(frozen=True)
@@ -160,13 +160,9 @@ def save(page: Page, path: Path) -> Path:
         RunDirError: it cannot be written.
     """
     text = render(page)
-    try:
+    with writing(path, "choose another with --out"):
         path.parent.mkdir(parents=True, exist_ok=True)
-        beside = path.with_name(f".{path.name}.tmp")
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(path)
-    except OSError as error:
-        raise RunDirError(f"{path}: cannot be written: {error.strerror or error}; choose another with --out") from error
+        write_text(text, path)
     return path
 
 
