@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from lagproof.data.batch import Batch
 from lagproof.data.samples import Sample
 from lagproof.models.layout import RowCost, input_tokens
 
 
 @dataclass(frozen=True)
-class Trainee:
+class BatchItem:
     """One response of an optimiser batch.
 
     Attributes:
@@ -24,21 +25,27 @@ class Trainee:
     sample: Sample
 
 
-MicroBatch = list[list[Trainee]]
-"""Trainees by group; a group that is larger than the budget is spread over several micro-batches."""
+MicroBatch = list[list[BatchItem]]
+"""Items by group; a group that is larger than the budget is spread over several micro-batches."""
 
 
-def cut(trainees: Sequence[Trainee], budget_tokens: int, cost: RowCost) -> list[MicroBatch]:
+def items(batch: Batch, responses: int | None = None) -> list[BatchItem]:
+    """The first responses of a batch (``None``: all) that have a token."""
+    chosen = zip(batch.group.tolist(), batch.samples[:responses], strict=False)
+    return [BatchItem(i, group, sample) for i, (group, sample) in enumerate(chosen) if len(sample.response_ids)]
+
+
+def cut(chosen: Sequence[BatchItem], budget_tokens: int, cost: RowCost) -> list[MicroBatch]:
     """Greedy, longest group first, so that rows of one micro-batch have similar lengths.
 
     A response that alone exceeds the budget gets a micro-batch of its own: it is never cut.
 
     Args:
-        trainees: responses with at least one token.
+        chosen: responses with at least one token.
         budget_tokens: positions of one forward at most, padding included.
         cost: of the model, which decides how rows are laid out.
     """
-    groups = _by_group(trainees)
+    groups = _by_group(chosen)
     if _tokens(groups, cost) <= budget_tokens:
         return [groups] if groups else []
     pieces = [piece for group in groups for piece in _split(group, budget_tokens, cost)]
@@ -52,22 +59,22 @@ def cut(trainees: Sequence[Trainee], budget_tokens: int, cost: RowCost) -> list[
     return out
 
 
-def _by_group(trainees: Sequence[Trainee]) -> list[list[Trainee]]:
-    groups: dict[int, list[Trainee]] = {}
-    for trainee in trainees:
-        groups.setdefault(trainee.group, []).append(trainee)
+def _by_group(chosen: Sequence[BatchItem]) -> list[list[BatchItem]]:
+    groups: dict[int, list[BatchItem]] = {}
+    for item in chosen:
+        groups.setdefault(item.group, []).append(item)
     return list(groups.values())
 
 
-def _split(group: list[Trainee], budget_tokens: int, cost: RowCost) -> list[list[Trainee]]:
+def _split(group: list[BatchItem], budget_tokens: int, cost: RowCost) -> list[list[BatchItem]]:
     if _tokens([group], cost) <= budget_tokens:
         return [group]
-    pieces: list[list[Trainee]] = []
-    for trainee in group:
-        if pieces and _tokens([[*pieces[-1], trainee]], cost) <= budget_tokens:
-            pieces[-1].append(trainee)
+    pieces: list[list[BatchItem]] = []
+    for item in group:
+        if pieces and _tokens([[*pieces[-1], item]], cost) <= budget_tokens:
+            pieces[-1].append(item)
         else:
-            pieces.append([trainee])
+            pieces.append([item])
     return pieces
 
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import accumulate
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 from transformers import PreTrainedModel
 
+from lagproof.data.batch import Batch
 from lagproof.data.metrics import Metric
-from lagproof.data.samples import Group
-from lagproof.data.tokens import TokenBatch
-from lagproof.learner.batching import Trainee, cut
+from lagproof.learner.batching import cut, items
 from lagproof.metrics.attribution import attribution, links
 from lagproof.models.layout import Layout, layout
 from lagproof.models.logprobs import response_logprobs, row_cost
@@ -21,8 +19,7 @@ from lagproof.models.logprobs import response_logprobs, row_cost
 
 def probe(
     model: PreTrainedModel,
-    groups: Sequence[Group],
-    tokens: TokenBatch,
+    batch: Batch,
     kept: Mapping[int, Mapping[str, Tensor]],
     *,
     temperature: float,
@@ -33,32 +30,26 @@ def probe(
 
     Args:
         model: whose forward is used; its own weights are not.
-        groups: of the batch.
-        tokens: of the batch, with the policy's log-probabilities before the step.
+        batch: with the policy's log-probabilities before the step.
         kept: weights of published versions by parameter name; tokens of other versions are counted as unattributed.
         temperature: that the responses were sampled with.
         responses: how many are looked at.
         budget_tokens: positions of one forward at most.
     """
-    if tokens.sampler_logp is None:
+    if batch.sampler_logp is None:
         return {}
-    number = [g for g, group in enumerate(groups) for _ in group.samples]
-    samples = [sample for group in groups for sample in group.samples][:responses]
-    trainees = [Trainee(i, number[i], sample) for i, sample in enumerate(samples) if len(sample.response_ids)]
-    ends = list(accumulate((len(sample.response_ids) for sample in samples), initial=0))
-    looked_at = slice(0, ends[-1])
-    assert tokens.version is not None
-    then = torch.full_like(tokens.policy_logp[looked_at], torch.nan)
+    assert batch.policy_logp is not None
+    looked_at = slice(0, int(batch.offsets[: responses + 1][-1]))
+    then = torch.full_like(batch.policy_logp[looked_at], torch.nan)
     cost = row_cost(model)
     for version, weights in sorted(kept.items()):
-        sampled = [trainee for trainee in trainees if version in set(trainee.sample.version)]
+        sampled = [item for item in items(batch, responses) if (item.sample.version == version).any()]
         for micro in cut(sampled, budget_tokens, cost):
-            chosen = [trainee.index for group in micro for trainee in group]
-            rows = torch.cat([torch.arange(ends[i], ends[i + 1]) for i in chosen])
-            logp = _score(model, weights, layout([[t.sample for t in group] for group in micro], cost), temperature)
-            own = tokens.version[rows] == version
+            rows = batch.places([item.index for group in micro for item in group])
+            logp = _score(model, weights, layout([[item.sample for item in group] for group in micro], cost), temperature)
+            own = batch.version[rows] == version
             then[rows[own]] = logp[own]
-    chain = (tokens.policy_logp[looked_at], then, tokens.sampler_logp[looked_at])
+    chain = (batch.policy_logp[looked_at], then, batch.sampler_logp[looked_at])
     return attribution(links(("policy", "engine"), chain))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -11,10 +10,10 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from lagproof.data.batch import Batch
 from lagproof.data.metrics import Mean, Metric, Sum, merge
-from lagproof.data.samples import Group
 from lagproof.data.tokens import Counts, TokenBatch
-from lagproof.learner.batching import MicroBatch, Trainee, cut
+from lagproof.learner.batching import MicroBatch, cut, items
 from lagproof.learner.optimization import Optimization
 from lagproof.metrics.age import ages
 from lagproof.metrics.balance import balance
@@ -58,14 +57,12 @@ class StepResult:
     Attributes:
         outcome: whether the weights moved.
         metrics: typed values of the step.
-        tokens: response tokens in the order of ``groups`` and their samples, detached; ``None`` if nothing was run.
-        advantage: of each response, NaN where it has no reward, ``[R]``.
+        batch: with its advantage, and ``policy_logp`` unless nothing was run.
     """
 
     outcome: Outcome
     metrics: dict[str, Metric]
-    tokens: TokenBatch | None
-    advantage: Tensor
+    batch: Batch
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,29 +114,22 @@ class Learner:
         )
         self._cost = row_cost(model)
 
-    def step(self, groups: Sequence[Group]) -> StepResult:
+    def step(self, batch: Batch) -> StepResult:
         """Train on one optimiser batch; on any outcome but ``TRAINED`` weights and version are unchanged."""
-        samples = [sample for group in groups for sample in group.samples]
-        number = torch.tensor([g for g, group in enumerate(groups) for _ in group.samples])
-        rewards = [s.reward if s.reward is not None else math.nan for s in samples]
-        reward = torch.tensor(rewards, dtype=torch.float64)
-        advantage = self.recipe.advantage(reward, number)
-        tied = is_tied(reward, number)
-        metrics = _reward_metrics(reward, tied)
+        batch = replace(batch, advantage=self.recipe.advantage(batch.reward, batch.group))
+        tied = is_tied(batch.reward, batch.group)
+        metrics = _reward_metrics(batch.reward, tied)
         if bool(tied.all()):
-            return StepResult(Outcome.TIED, metrics, None, advantage)
-        tokens = _tokens(groups, advantage.float(), number)
-        trainees = [Trainee(i, int(number[i]), sample) for i, sample in enumerate(samples) if len(sample.response_ids)]
-        pieces = [
-            self._piece(micro, tokens) for micro in cut(trainees, self.recipe.config.micro_batch_tokens, self._cost)
-        ]
-        outcome, done = self._train(tokens, pieces)
-        tokens = replace(tokens, policy_logp=done.logp)
+            return StepResult(Outcome.TIED, metrics, batch)
+        tokens = batch.tokens
+        micro_batches = cut(items(batch), self.recipe.config.micro_batch_tokens, self._cost)
+        outcome, done = self._train(tokens, [self._piece(micro, batch, tokens) for micro in micro_batches])
+        tokens, batch = replace(tokens, policy_logp=done.logp), replace(batch, policy_logp=done.logp)
         metrics |= mismatch_metrics(tokens, self.version, done.applied) | balance(tokens) | ages(tokens, self.version)
         metrics |= merge(done.parts)
         if outcome is Outcome.TRAINED:
             self.version += 1
-        return StepResult(outcome, metrics, tokens, advantage)
+        return StepResult(outcome, metrics, batch)
 
     def _train(self, tokens: TokenBatch, pieces: Sequence[_Piece]) -> tuple[Outcome, _Pass]:
         objective = self.recipe.objective
@@ -196,33 +186,10 @@ class Learner:
             logp[piece.rows] = response_logprobs(self.model, piece.layout, self.recipe.temperature).logp
         return logp
 
-    def _piece(self, micro: MicroBatch, tokens: TokenBatch) -> _Piece:
-        chosen = [trainee.index for group in micro for trainee in group]
-        ends = torch.cumsum(torch.bincount(tokens.response, minlength=tokens.num_responses), 0).tolist()
-        rows = torch.cat([torch.arange(ends[i - 1] if i else 0, ends[i]) for i in chosen])
-        rows_layout = layout([[t.sample for t in group] for group in micro], self._cost)
+    def _piece(self, micro: MicroBatch, batch: Batch, tokens: TokenBatch) -> _Piece:
+        rows = batch.places([item.index for group in micro for item in group])
+        rows_layout = layout([[item.sample for item in group] for group in micro], self._cost)
         return _Piece(rows_layout, tokens.rows(rows), rows)
-
-
-def _tokens(groups: Sequence[Group], advantage: Tensor, number: Tensor) -> TokenBatch:
-    """The response tokens end to end; ``policy_logp`` is NaN, unknown, until the model has scored them."""
-    samples = [sample for group in groups for sample in group.samples]
-    lengths = torch.tensor([len(s.response_ids) for s in samples])
-    response = torch.arange(len(samples)).repeat_interleave(lengths)
-    sampler_logp = None
-    if any(s.sampler_logp is not None for s in samples):
-        missing = math.nan
-        rows = [s.sampler_logp if s.sampler_logp is not None else [missing] * len(s.response_ids) for s in samples]
-        sampler_logp = torch.tensor([x for row in rows for x in row], dtype=torch.float32)
-    return TokenBatch(
-        policy_logp=torch.full((len(response),), torch.nan),
-        advantage=advantage[response],
-        response=response,
-        num_responses=len(samples),
-        sampler_logp=sampler_logp,
-        group=number,
-        version=torch.tensor([v for s in samples for v in s.version], dtype=torch.long),
-    )
 
 
 def _counts(scorable: Tensor, tokens: TokenBatch) -> Counts:

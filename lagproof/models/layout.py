@@ -23,10 +23,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from lagproof.data.samples import Sample
+from lagproof.data.samples import Ids, Sample, Support
 from lagproof.errors import InputError
 
 Groups = Sequence[Sequence[Sample]]
@@ -43,19 +44,6 @@ class RowCost:
 
     shares_prompts: bool = True
     pairs_per_token: float = 512.0
-
-
-@dataclass(frozen=True, eq=False)
-class Support:
-    """Token ids that top-k/top-p kept for each of N response tokens, end to end.
-
-    Attributes:
-        ids: ``[S]``.
-        counts: ``[N]``, adding up to S; 0 where nothing was cut off.
-    """
-
-    ids: Tensor
-    counts: Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,11 +65,6 @@ class Layout:
     score_at: Tensor
     targets: Tensor
     support: Support | None
-
-    @property
-    def num_input_tokens(self) -> int:
-        """Positions that are run, padding included."""
-        return self.input_ids.numel()
 
 
 def layout(groups: Groups, cost: RowCost | None = None) -> Layout:
@@ -106,12 +89,13 @@ def layout(groups: Groups, cost: RowCost | None = None) -> Layout:
         positions = visible = None
     else:
         ids, positions, visible, score_at = _tree_rows(trees, packing)
-    targets = torch.tensor([t for s in samples for t in s.response_ids], dtype=torch.long)
+    targets = np.concatenate([s.response_ids for s in samples]) if samples else np.zeros(0)
+    targets = torch.from_numpy(targets.astype(np.int64))
     return Layout(ids, positions, visible, score_at, targets, _support(samples))
 
 
 def input_tokens(groups: Groups, cost: RowCost | None = None) -> int:
-    """``layout(groups, cost).num_input_tokens``, padding included, without building it."""
+    """Positions of ``layout(groups, cost)``, padding included, without building it."""
     groups = _with_tokens(groups)
     cost = cost or RowCost()
     packing = _packing(groups, [_tree_size(group) for group in groups] if cost.shares_prompts else [], cost)
@@ -134,7 +118,7 @@ def _response_rows(samples: Sequence[Sample]) -> tuple[Tensor, Tensor]:
     rows: list[list[int]] = []
     score_at: list[int] = []
     for row, s in enumerate(samples):
-        ids = [*s.prompt_ids, *s.response_ids[:-1]]
+        ids = [*s.prompt_ids.tolist(), *s.response_ids[:-1].tolist()]
         first = row * width + len(s.prompt_ids) - 1
         score_at.extend(range(first, first + len(s.response_ids)))
         rows.append(ids + [0] * (width - len(ids)))
@@ -194,8 +178,8 @@ class _Tree:
 
 def _tree(group: Sequence[Sample]) -> _Tree:
     root = len(group[0].prompt_ids)
-    ids, depth, end = list(group[0].prompt_ids), list(range(root)), [0] * root
-    inputs = [list(s.response_ids[:-1]) for s in group]
+    ids, depth, end = group[0].prompt_ids.tolist(), list(range(root)), [0] * root
+    inputs = [s.response_ids[:-1].tolist() for s in group]
     paths: list[list[int]] = [[] for _ in group]
     path: list[int] = []
     before: list[int] = []
@@ -215,7 +199,7 @@ def _tree(group: Sequence[Sample]) -> _Tree:
 
 def _tree_size(group: Sequence[Sample]) -> int:
     """Number of nodes: in sorted order, what each response adds to the one before."""
-    inputs = sorted(list(s.response_ids[:-1]) for s in group)
+    inputs = sorted(s.response_ids[:-1].tolist() for s in group)
     size = len(group[0].prompt_ids) + sum(map(len, inputs))
     return size - sum(_common(a, b) for a, b in itertools.pairwise(inputs))
 
@@ -257,22 +241,26 @@ def _tree_rows(trees: Sequence[_Tree], packing: _Packing) -> tuple[Tensor, Tenso
 def _support(samples: Sequence[Sample]) -> Support | None:
     if all(s.support is None for s in samples):
         return None
-    kept = [row for s in samples for row in (s.support or ((),) * len(s.response_ids))]
-    flat = torch.tensor(list(itertools.chain.from_iterable(kept)), dtype=torch.long)
-    return Support(flat, torch.tensor([len(row) for row in kept], dtype=torch.long))
+    return Support.joined([Support.none(len(s.response_ids)) if s.support is None else s.support for s in samples])
 
 
 def _check(groups: Groups) -> None:
     for group in groups:
-        prompt = list(group[0].prompt_ids)
-        if not prompt:
+        prompt = group[0].prompt_ids
+        if not len(prompt):
             raise InputError("a sample has an empty prompt: must have at least one token to score a response from")
         for s in group:
-            if s.prompt_ids is not group[0].prompt_ids and list(s.prompt_ids) != prompt:
+            if s.prompt_ids is not prompt and not np.array_equal(s.prompt_ids, prompt):
                 raise InputError("samples of one group have different prompts: give each prompt a group of its own")
-            for token, kept in zip(s.response_ids, s.support or (), strict=False):
-                if token not in kept and len(kept):
-                    raise InputError(
-                        f"token {token} was sampled from a support that lacks it: the support must be recorded "
-                        "with the token, in the same order"
-                    )
+            if s.support is not None and len(lacking := _lacking(s.response_ids, s.support)):
+                raise InputError(
+                    f"token {lacking[0]} was sampled from a support that lacks it: the support must be recorded "
+                    "with the token, in the same order"
+                )
+
+
+def _lacking(tokens: Ids, support: Support) -> Ids:
+    """The tokens that are not in their own support."""
+    position = np.repeat(np.arange(len(tokens)), support.counts)
+    found = np.bincount(position[support.ids == tokens[position]], minlength=len(tokens))
+    return tokens[(support.counts > 0) & (found == 0)]

@@ -13,12 +13,14 @@ import functools
 import inspect
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from lagproof.data.samples import Support
 from lagproof.errors import InputError
-from lagproof.models.layout import Layout, RowCost, Support
+from lagproof.models.layout import Layout, RowCost
 
 CHUNK_ELEMENTS = 4_000_000
 """Logits held at a time; up to this many the plain path is used, which keeps them and is faster."""
@@ -186,9 +188,9 @@ def _kept(support: Support, start: int, stop: int, head: Head, device: torch.dev
     counts = support.counts[start:stop]
     first = int(support.counts[:start].sum())
     ids = support.ids[first : first + int(counts.sum())]
-    kept = (counts == 0)[:, None].expand(-1, head.weight.shape[0]).clone()
-    kept[torch.arange(len(counts)).repeat_interleave(counts), ids] = True
-    return kept.to(device)
+    kept = np.repeat((counts == 0)[:, None], head.weight.shape[0], axis=1)
+    kept[np.repeat(np.arange(len(counts)), counts), ids] = True
+    return torch.from_numpy(kept).to(device)
 
 
 class _ChunkedScore(torch.autograd.Function):

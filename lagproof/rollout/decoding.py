@@ -10,12 +10,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
+from lagproof.data.samples import Ids, Logps, Support, ends
 from lagproof.errors import RunStoppedError
 from lagproof.rollout.engine import Request, Sampling
 from lagproof.rollout.stops import StopStrings, Texts
@@ -26,13 +28,20 @@ SHARED_TOKENS = 16
 """Prompts that begin with this many tokens in common have them run once for all."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Response:
-    """One sample: its ids, those that ended it included, and what was recorded about each."""
+    """One sample, in slices of the arrays of its batch.
 
-    ids: list[int]
-    logp: list[float] | None
-    support: list[list[int]] | None
+    Attributes:
+        ids: those that ended it included, ``[T]``.
+        logp: of each token, ``[T]``; ``None`` if not recorded.
+        support: what truncation kept; ``None`` if nothing was truncated.
+        stopped: whether it ended by itself.
+    """
+
+    ids: Ids
+    logp: Logps | None
+    support: Support | None
     stopped: bool
 
 
@@ -108,10 +117,10 @@ def _read(
 def _sees_positions_only(model: PreTrainedModel, cache: DynamicCache) -> bool:
     """Whether masked tokens in between change nothing.
 
-    They would narrow a sliding window, pass through a recurrent state, and count in models that are not told positions.
+    They would narrow a sliding window, pass through a recurrent state, and count in models that take no positions.
     """
-    told = "position_ids" in inspect.signature(model.forward).parameters
-    return told and all(type(layer) is DynamicLayer for layer in cache.layers)
+    takes_positions = "position_ids" in inspect.signature(model.forward).parameters
+    return takes_positions and all(type(layer) is DynamicLayer for layer in cache.layers)
 
 
 def _shared(prompts: Sequence[Sequence[int]]) -> int:
@@ -177,21 +186,41 @@ class _Ends:
         return ended | torch.tensor(self.strings.completed(samples.tolist(), token.tolist()), device=token.device)
 
 
+@dataclass(frozen=True, eq=False)
+class _Step:
+    """One token of each running sample.
+
+    Attributes:
+        alive: the samples, ascending, ``[A]``.
+        token, logp: of each, ``[A]``.
+        kept: whatever truncation kept, as pairs (place among ``alive``, token id), ordered, ``[K, 2]``.
+    """
+
+    alive: Tensor
+    token: Tensor
+    logp: Tensor | None
+    kept: Tensor | None
+
+
+def _laid_out(parts: Sequence[Tensor], order: Tensor, dtype: torch.dtype) -> Any:
+    """Values of all steps in another order, as one array; ``None`` of nothing."""
+    return torch.cat(list(parts))[order].to("cpu", dtype).numpy() if parts else None
+
+
 class _Record:
     """What was drawn so far; ``alive`` are the samples that are still running."""
 
     def __init__(self, num_samples: int, sampling: Sampling, ends: _Ends, device: torch.device) -> None:
         self.sampling, self.ends = sampling, ends
         self.alive = torch.arange(num_samples, device=device)
-        # samples, tokens, log-probabilities, and (sample among these, token id) of whatever truncation kept
-        self.steps: list[tuple[Tensor, Tensor, Tensor | None, Tensor | None]] = []
+        self.steps: list[_Step] = []
         self.stopped = torch.zeros(num_samples, dtype=torch.bool, device=device)
 
     def draw(self, logits: Tensor, row: Tensor, uniform: Tensor | None) -> Tensor:
         """One token for each running sample, whose distribution is a row of the ``[B, V]`` logits."""
         if uniform is None:
             token = logits.argmax(-1)[row]
-            self.steps.append((self.alive, token, None, None))
+            self.steps.append(_Step(self.alive, token, None, None))
             return token
         logp_all = torch.log_softmax(_truncate(logits, self.sampling), dim=-1)
         cumulative = logp_all.double().exp_().cumsum(-1)[row]
@@ -200,11 +229,11 @@ class _Record:
         token = torch.searchsorted(cumulative, threshold, right=True).squeeze(1)
         logp = logp_all[row, token] if self.sampling.record_logp else None
         kept = (logp_all > -torch.inf)[row].nonzero() if self.sampling.truncates else None
-        self.steps.append((self.alive, token, logp, kept))
+        self.steps.append(_Step(self.alive, token, logp, kept))
         return token
 
     def retire(self, token: Tensor) -> Tensor:
-        """Note the samples that just ended; which of the running ones go on."""
+        """Note the samples that just ended; which of the running ones continue."""
         done = self.ends.reached(self.alive, token)
         self.stopped[self.alive[done]] = True
         going = (~done).nonzero().squeeze(1)
@@ -213,28 +242,37 @@ class _Record:
 
     def responses(self, samples: Sequence[int]) -> list[list[Response]]:
         """What each sample drew, grouped as many samples as each request asked for."""
+        alive = torch.cat([step.alive for step in self.steps])
+        order = torch.argsort(alive, stable=True)  # by sample, then by step
+        offsets = ends(torch.bincount(alive, minlength=len(self.stopped)).tolist()).tolist()
+        ids = _laid_out([step.token for step in self.steps], order, torch.int32)
+        logp = _laid_out([step.logp for step in self.steps if step.logp is not None], order, torch.float32)
+        supports = self._supports(alive, order, offsets)
         stopped = self.stopped.tolist()
-        ids: list[list[int]] = [[] for _ in stopped]
-        logps: list[list[float]] = [[] for _ in stopped]
-        supports: list[list[list[int]]] = [[] for _ in stopped]
-        for alive, token, logp, kept in self.steps:
-            running = alive.tolist()
-            for i, t in zip(running, token.tolist(), strict=True):
-                ids[i].append(t)
-            if logp is not None:
-                for i, value in zip(running, logp.tolist(), strict=True):
-                    logps[i].append(value)
-            if kept is not None:
-                counts = torch.bincount(kept[:, 0], minlength=len(running)).tolist()
-                for i, part in zip(running, kept[:, 1].split(counts), strict=True):
-                    supports[i].append(part.tolist())
-        drawn = self.sampling.temperature > 0
-        has_logp, has_support = drawn and self.sampling.record_logp, drawn and self.sampling.truncates
         responses = iter(
-            Response(ids[i], logps[i] if has_logp else None, supports[i] if has_support else None, ended)
-            for i, ended in enumerate(stopped)
+            Response(
+                ids=ids[offsets[i] : offsets[i + 1]],
+                logp=None if logp is None else logp[offsets[i] : offsets[i + 1]],
+                support=None if supports is None else supports[i],
+                stopped=stopped[i],
+            )
+            for i in range(len(stopped))
         )
         return [[next(responses) for _ in range(n)] for n in samples]
+
+    def _supports(self, alive: Tensor, order: Tensor, offsets: Sequence[int]) -> list[Support] | None:
+        """Of each sample, out of the pairs (running sample, token id) of each step."""
+        kept = [(step.alive, step.kept) for step in self.steps if step.kept is not None]
+        if not kept:
+            return None
+        owner = torch.cat([running[pairs[:, 0]] for running, pairs in kept])
+        ids = _laid_out([pairs[:, 1] for _, pairs in kept], torch.argsort(owner, stable=True), torch.int32)
+        each = [torch.bincount(pairs[:, 0], minlength=len(running)) for running, pairs in kept]
+        counts = _laid_out(each, order, torch.int32)
+        first = ends(torch.bincount(owner, minlength=len(self.stopped)).tolist()).tolist()
+        return [
+            Support(ids[first[i] : first[i + 1]], counts[offsets[i] : offsets[i + 1]]) for i in range(len(self.stopped))
+        ]
 
 
 def _truncate(logits: Tensor, sampling: Sampling) -> Tensor:

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 
+import numpy as np
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from lagproof.data.samples import Finish, Sample
+from lagproof.data.samples import Finish, Sample, token_ids
 from lagproof.errors import InputError
 from lagproof.rollout.decoding import decode
 from lagproof.rollout.engine import Request, Sampling
@@ -33,7 +34,7 @@ class HFEngine:
         stop_ids: token ids that end a response, besides the stop strings of its request.
         precision: float32 | bfloat16 | int8 | int6, see :mod:`lagproof.rollout.precision`.
         version: of the model's weights.
-        on_tokens: told how many tokens were just drawn, for showing progress of slow models.
+        on_tokens: called with the number of tokens just drawn, for showing progress of slow models.
 
     Raises:
         ConfigError: unknown precision.
@@ -142,14 +143,16 @@ def _generate(
     for batch in _batches(model, requests, sampling):
         responses = decode(model, batch, sampling, stop_ids, decoded, on_tokens)
         flat = [r for group in responses for r in group]
-        texts = iter(decoded([r.ids[:-1] if r.ids[-1] in stop_ids else r.ids for r in flat]))
+        listed = [r.ids.tolist() for r in flat]
+        texts = iter(decoded([ids[:-1] if ids[-1] in stop_ids else ids for ids in listed]))
         for request, group in zip(batch, responses, strict=True):
+            prompt_ids = token_ids(request.prompt_ids)
             out.append(
                 [
                     Sample(
-                        prompt_ids=request.prompt_ids,
+                        prompt_ids=prompt_ids,
                         response_ids=r.ids,
-                        version=[version] * len(r.ids),
+                        version=np.full(len(r.ids), version),
                         finish=Finish.STOP if r.stopped else Finish.LENGTH,
                         sampler_logp=r.logp,
                         support=r.support,

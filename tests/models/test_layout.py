@@ -63,7 +63,7 @@ def test_a_token_is_scored_by_what_it_followed(drawn, cost: RowCost) -> None:
     groups = [group(prompt, *responses) for prompt, responses in drawn]
     lay = layout(groups, cost)
     check(lay, groups)
-    assert lay.num_input_tokens == input_tokens(groups, cost)
+    assert lay.input_ids.numel() == input_tokens(groups, cost)
 
 
 @given(some_groups)
@@ -78,14 +78,14 @@ def test_what_responses_share_is_run_once() -> None:
     # and no response's last token is one of them
     groups = [group([4, 4], [7, 8, 5, 1], [7, 8, 9, 1], [7, 3, 1])]
     lay = layout(groups, TREE)
-    assert lay.num_input_tokens == 7
+    assert lay.input_ids.numel() == 7
     check(lay, groups)
-    assert layout(groups, PLAIN).num_input_tokens == 3 * 5
+    assert layout(groups, PLAIN).input_ids.numel() == 3 * 5
 
 
 def test_equal_responses_cost_nothing() -> None:
     groups = [group([4, 4], *[[7, 8, 5, 1]] * 8)]
-    assert layout(groups, TREE).num_input_tokens == 5
+    assert layout(groups, TREE).input_ids.numel() == 5
     check(layout(groups, TREE), groups)
 
 
@@ -111,7 +111,7 @@ def test_the_cheaper_layout_is_taken() -> None:
 def test_small_trees_fill_the_rows_of_large_ones() -> None:
     groups = [group([9] * 20, [1, 1], [2, 2]), *[group([9, 9], [1, 1], [2, 2]) for _ in range(5)]]
     lay = layout(groups, TREE)
-    assert lay.num_input_tokens < 6 * 22
+    assert lay.input_ids.numel() < 6 * 22
     check(lay, groups)
 
 
@@ -120,9 +120,9 @@ def test_a_response_without_a_token_takes_no_part() -> None:
     for cost in (PLAIN, TREE):
         lay = layout(groups, cost)
         check(lay, groups)
-        assert lay.num_input_tokens == input_tokens(groups, cost) == 2
+        assert lay.input_ids.numel() == input_tokens(groups, cost) == 2
     nothing = layout([group([4], [])])
-    assert len(nothing.targets) == nothing.num_input_tokens == input_tokens([group([4], [])]) == 0
+    assert len(nothing.targets) == nothing.input_ids.numel() == input_tokens([group([4], [])]) == 0
 
 
 def test_supports_go_along_in_order() -> None:
