@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -22,7 +22,8 @@ import torch
 from torch import Tensor
 
 import lagproof as lp
-from lagproof.learner.batching import Trainee, cut
+from lagproof.data.batch import Batch
+from lagproof.learner.batching import items, micro_batches
 from lagproof.models.layout import layout
 from lagproof.models.loading import load
 from lagproof.models.logprobs import response_logprobs, row_cost
@@ -34,7 +35,7 @@ PAIRS = (("grpo", "sat-grpo", 0.2), ("gspo", "sat-gspo", 0.1))
 
 
 @dataclass(frozen=True)
-class Batch:
+class Scored:
     """One optimiser batch whose sampling version is known.
 
     Attributes:
@@ -65,7 +66,7 @@ class Units:
     changed: Tensor
 
 
-def batches(run: Path) -> Iterator[Batch]:
+def batches(run: Path) -> Iterator[Scored]:
     """The batches of a run that were sampled with the weights of its oldest checkpoint."""
     checkpoint = min((run / "checkpoints").glob("step-*"))
     version = int(checkpoint.name.removeprefix("step-"))
@@ -75,33 +76,21 @@ def batches(run: Path) -> Iterator[Batch]:
     table = table.filter(pa.array([bool(v) and set(v) == {version} for v in table["version"].to_pylist()]))
     for step in sorted(set(table["step"].to_pylist())):
         part = table.filter(pa.array([row == step for row in table["step"].to_pylist()]))
-        groups = read_groups(part)
         rows = sorted(part.to_pylist(), key=lambda row: (row["prompt"], row["sample"]))
-        samples = [sample for group in sorted(groups, key=lambda g: g.prompt) for sample in group.samples]
-        lengths = torch.tensor([len(s.response_ids) for s in samples])
-        ends = [0, *torch.cumsum(lengths, 0).tolist()]
-        response = torch.arange(len(samples)).repeat_interleave(lengths)
-        advantage = torch.tensor([row["advantage"] for row in rows])
-        tokens = lp.TokenBatch(
+        batch = replace(
+            Batch.of(sorted(read_groups(part), key=lambda g: g.prompt)),
             policy_logp=torch.tensor([x for row in rows for x in row["policy_logp"]]),
-            sampler_logp=torch.tensor([x for row in rows for x in row["sampler_logp"]]),
-            advantage=advantage[response],
-            response=response,
-            num_responses=len(samples),
+            advantage=torch.tensor([row["advantage"] for row in rows]),
         )
-        then = torch.full_like(tokens.policy_logp, torch.nan)
-        trainees = [
-            Trainee(i, row["prompt"], sample) for i, (row, sample) in enumerate(zip(rows, samples, strict=True))
-        ]
-        for micro in cut(trainees, 8192, cost):
-            chosen = [t.index for group in micro for t in group]
+        then = torch.full((batch.num_tokens,), torch.nan)
+        for micro in micro_batches(items(batch), 8192, cost):
             with torch.no_grad():
                 scored = response_logprobs(loaded.model, layout([[t.sample for t in g] for g in micro], cost))
-            then[torch.cat([torch.arange(ends[i], ends[i + 1]) for i in chosen])] = scored.logp
-        yield Batch(tokens, then)
+            then[batch.places([t.index for group in micro for t in group])] = scored.logp
+        yield Scored(batch.tokens, then)
 
 
-def units(batch: Batch, base: Objective, sat: Objective, whole: bool) -> Units:
+def units(batch: Scored, base: Objective, sat: Objective, whole: bool) -> Units:
     """What the two rules look at in a batch: its tokens, or its responses."""
     tokens = batch.tokens
     assert tokens.sampler_logp is not None

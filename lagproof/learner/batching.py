@@ -1,4 +1,4 @@
-"""Cutting an optimiser batch into micro-batches under a token budget. The cut never changes the result."""
+"""An optimiser batch in micro-batches under a token budget; how it is split never changes the result."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def items(batch: Batch, responses: int | None = None) -> list[BatchItem]:
     return [BatchItem(i, group, sample) for i, (group, sample) in enumerate(chosen) if len(sample.response_ids)]
 
 
-def cut(chosen: Sequence[BatchItem], budget_tokens: int, cost: RowCost) -> list[MicroBatch]:
+def micro_batches(chosen: Sequence[BatchItem], budget_tokens: int, cost: RowCost) -> list[MicroBatch]:
     """Greedy, longest group first, so that rows of one micro-batch have similar lengths.
 
-    A response that alone exceeds the budget gets a micro-batch of its own: it is never cut.
+    A response that alone exceeds the budget gets a micro-batch of its own: it is never truncated.
 
     Args:
         chosen: responses with at least one token.

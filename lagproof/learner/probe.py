@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 
 from lagproof.data.batch import Batch
 from lagproof.data.metrics import Metric
-from lagproof.learner.batching import cut, items
+from lagproof.learner.batching import items, micro_batches
 from lagproof.metrics.attribution import attribution, links
 from lagproof.models.layout import Layout, layout
 from lagproof.models.logprobs import response_logprobs, row_cost
@@ -44,9 +44,11 @@ def probe(
     cost = row_cost(model)
     for version, weights in sorted(kept.items()):
         sampled = [item for item in items(batch, responses) if (item.sample.version == version).any()]
-        for micro in cut(sampled, budget_tokens, cost):
+        for micro in micro_batches(sampled, budget_tokens, cost):
             rows = batch.places([item.index for group in micro for item in group])
-            logp = _score(model, weights, layout([[item.sample for item in group] for group in micro], cost), temperature)
+            logp = _score(
+                model, weights, layout([[item.sample for item in group] for group in micro], cost), temperature
+            )
             own = batch.version[rows] == version
             then[rows[own]] = logp[own]
     chain = (batch.policy_logp[looked_at], then, batch.sampler_logp[looked_at])

@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 from lagproof.data.batch import Batch
 from lagproof.data.metrics import Mean, Metric, Sum, merge
 from lagproof.data.tokens import Counts, TokenBatch
-from lagproof.learner.batching import MicroBatch, cut, items
+from lagproof.learner.batching import MicroBatch, items, micro_batches
 from lagproof.learner.optimization import Optimization
 from lagproof.metrics.age import ages
 from lagproof.metrics.balance import balance
@@ -122,8 +122,8 @@ class Learner:
         if bool(tied.all()):
             return StepResult(Outcome.TIED, metrics, batch)
         tokens = batch.tokens
-        micro_batches = cut(items(batch), self.recipe.config.micro_batch_tokens, self._cost)
-        outcome, done = self._train(tokens, [self._piece(micro, batch, tokens) for micro in micro_batches])
+        micros = micro_batches(items(batch), self.recipe.config.micro_batch_tokens, self._cost)
+        outcome, done = self._train(tokens, [self._piece(micro, batch, tokens) for micro in micros])
         tokens, batch = replace(tokens, policy_logp=done.logp), replace(batch, policy_logp=done.logp)
         metrics |= mismatch_metrics(tokens, self.version, done.applied) | balance(tokens) | ages(tokens, self.version)
         metrics |= merge(done.parts)

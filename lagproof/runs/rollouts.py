@@ -9,8 +9,7 @@ the schema's metadata and changes when a column changes its meaning.
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,8 @@ import pyarrow.compute as pc
 import torch
 from torch import Tensor
 
-from lagproof.data.samples import Finish, Group, Sample
+from lagproof.data.batch import Batch
+from lagproof.data.samples import Finish, Group, Sample, Support, ends
 from lagproof.data.tokens import TokenBatch
 from lagproof.errors import CheckpointError
 
@@ -52,55 +52,73 @@ COLUMNS_OF_TOKENS = ("step", "group", "advantage", "policy_logp", "sampler_logp"
 """What :func:`token_batches` reads."""
 
 
-def rows(
-    groups: Iterable[Group],
-    step: int | None = None,
-    policy_logp: Sequence[Sequence[float]] | None = None,
-    advantage: Sequence[float] | None = None,
-) -> list[dict[str, Any]]:
-    """Groups as rows of :data:`SCHEMA`.
+def table(batch: Batch, step: int | None = None) -> pa.Table:
+    """A batch as a table of :data:`SCHEMA`, one row a response.
 
     Args:
-        groups: in the order of ``policy_logp`` and ``advantage``.
-        step: the step that trained them.
-        policy_logp: of each response, ``R`` rows.
-        advantage: of each response, ``[R]``; NaN becomes null.
+        batch: trained, or only sampled; what the learner has not filled in is null, and so is an advantage of NaN.
+        step: the step that trained it.
     """
-    out: list[dict[str, Any]] = []
-    for group in groups:
-        for number, s in enumerate(group.samples):
-            r = len(out)
-            out.append(
-                {
-                    "step": step,
-                    "prompt": group.prompt,
-                    "problem_id": group.problem_id,
-                    "group": group.prompt,
-                    "sample": number,
-                    "reward": _or_null(s.reward),
-                    "reason": s.reason or None,
-                    "advantage": None if advantage is None else _or_null(advantage[r]),
-                    "finish": str(s.finish),
-                    "prompt_ids": list(s.prompt_ids),
-                    "response_ids": list(s.response_ids),
-                    "version": list(s.version),
-                    "sampler_logp": None if s.sampler_logp is None else list(s.sampler_logp),
-                    "policy_logp": None if policy_logp is None else list(policy_logp[r]),
-                    "support": None if s.support is None else [list(kept) for kept in s.support],
-                    "text": s.text,
-                    "info": json.dumps(dict(group.info), sort_keys=True),
-                }
-            )
-    return out
+    samples = batch.samples
+    group_of = batch.group.tolist()
+    prompt = [batch.groups[g].prompt for g in group_of]
+    info = [json.dumps(dict(group.info), sort_keys=True) for group in batch.groups]
+    advantage = pa.nulls(len(samples), pa.float64()) if batch.advantage is None else _or_null(batch.advantage)
+    policy_logp = None if batch.policy_logp is None else _slices(batch, batch.policy_logp)
+    columns = {
+        "step": pa.array([step] * len(samples), pa.int64()),
+        "prompt": pa.array(prompt, pa.int64()),
+        "problem_id": pa.array([batch.groups[g].problem_id for g in group_of], pa.string()),
+        "group": pa.array(prompt, pa.int64()),
+        "sample": pa.array([i for group in batch.groups for i in range(len(group.samples))], pa.int32()),
+        "reward": _or_null(batch.reward),
+        "reason": pa.array([s.reason or None for s in samples], pa.string()),
+        "advantage": advantage,
+        "finish": pa.array([str(s.finish) for s in samples], pa.string()),
+        "prompt_ids": _lists([s.prompt_ids for s in samples], np.int32),
+        "response_ids": _lists([s.response_ids for s in samples], np.int32),
+        "version": _slices(batch, batch.version),
+        "sampler_logp": _lists([s.sampler_logp for s in samples], np.float32),
+        "policy_logp": pa.nulls(len(samples), pa.list_(pa.float32())) if policy_logp is None else policy_logp,
+        "support": _supports([s.support for s in samples]),
+        "text": pa.array([s.text for s in samples], pa.string()),
+        "info": pa.array([info[g] for g in group_of], pa.string()),
+    }
+    return pa.Table.from_arrays([columns[field.name] for field in SCHEMA], schema=SCHEMA)
 
 
-def table(records: list[dict[str, Any]]) -> pa.Table:
-    """Rows as an arrow table."""
-    return pa.Table.from_pylist(records, schema=SCHEMA)
+def _lists(parts: Sequence[np.ndarray | None], kind: type[np.generic]) -> pa.ListArray:
+    """A column of lists, null where there is none, without a Python object a value."""
+    present = [part for part in parts if part is not None]
+    offsets = ends([0 if part is None else len(part) for part in parts])
+    values = np.concatenate(present) if present else np.zeros(0, kind)
+    return pa.ListArray.from_arrays(_offsets(offsets, [part is None for part in parts]), pa.array(values))
+
+
+def _supports(parts: Sequence[Support | None]) -> pa.ListArray:
+    """As :func:`_lists`, of lists of lists."""
+    present = [part for part in parts if part is not None]
+    inner = _lists(Support.joined(present).rows() if present else [], np.int32)
+    offsets = ends([0 if part is None else len(part) for part in parts])
+    return pa.ListArray.from_arrays(_offsets(offsets, [part is None for part in parts]), inner)
+
+
+def _slices(batch: Batch, values: Tensor) -> pa.ListArray:
+    """Values of tokens as lists, one a response."""
+    return pa.ListArray.from_arrays(_offsets(batch.offsets.numpy(), []), pa.array(values.numpy()))
+
+
+def _offsets(offsets: np.ndarray, missing: Sequence[bool]) -> pa.Array:
+    """Offsets as arrow wants them: that of a null list is null."""
+    return pa.array(offsets, pa.int32(), mask=np.array([*missing, False]) if any(missing) else None)
+
+
+def _or_null(values: Tensor) -> pa.Array:
+    return pa.array(values.numpy(), pa.float64(), mask=values.isnan().numpy())
 
 
 def groups(records: pa.Table) -> list[Group]:
-    """The inverse of :func:`rows`, without what the learner added.
+    """The inverse of :func:`table`, without what the learner added; arrays are views of the table's.
 
     Raises:
         CheckpointError: written by another version of the record.
@@ -108,10 +126,48 @@ def groups(records: pa.Table) -> list[Group]:
     found = (records.schema.metadata or {}).get(b"lagproof_record_version", b"none").decode()
     if found != str(RECORD_VERSION):
         raise CheckpointError(f"record version {found}: this lagproof reads version {RECORD_VERSION}")
-    by_prompt: dict[int, list[dict[str, Any]]] = {}
-    for row in records.to_pylist():
-        by_prompt.setdefault(row["prompt"], []).append(row)
-    return [_group(prompt, members) for prompt, members in by_prompt.items()]
+    samples = _samples(records)
+    names = ("prompt", "sample", "problem_id", "info")
+    prompts, numbers, problems, infos = (records[name].to_pylist() for name in names)
+    members: dict[int, list[int]] = {}
+    for row, prompt in enumerate(prompts):
+        members.setdefault(prompt, []).append(row)
+    return [
+        Group(
+            prompt,
+            problems[rows[0]] or "",
+            [samples[row] for row in sorted(rows, key=numbers.__getitem__)],
+            json.loads(infos[rows[0]]),
+        )
+        for prompt, rows in members.items()
+    ]
+
+
+def _samples(records: pa.Table) -> list[Sample]:
+    lists = {name: _parts(records[name]) for name in ("prompt_ids", "response_ids", "version", "sampler_logp")}
+    plain = {name: records[name].to_pylist() for name in ("finish", "text", "reward", "reason", "support")}
+    return [
+        Sample(
+            prompt_ids=np.zeros(0, np.int32) if prompt_ids is None else prompt_ids,
+            response_ids=lists["response_ids"][i],
+            version=lists["version"][i],
+            finish=Finish(plain["finish"][i]),
+            sampler_logp=lists["sampler_logp"][i],
+            support=None if plain["support"][i] is None else Support.of(plain["support"][i]),
+            text=plain["text"][i] or "",
+            reward=plain["reward"][i],
+            reason=plain["reason"][i] or "",
+        )
+        for i, prompt_ids in enumerate(lists["prompt_ids"])
+    ]
+
+
+def _parts(column: pa.ChunkedArray) -> list[Any]:
+    """Of each row of a column of lists its values, ``None`` where it is null."""
+    values = pc.list_flatten(column).to_numpy()
+    lengths, valid = pc.list_value_length(column).fill_null(0).to_pylist(), pc.is_valid(column).to_pylist()
+    offsets = ends(lengths).tolist()
+    return [values[offsets[i] : offsets[i + 1]] if ok else None for i, ok in enumerate(valid)]
 
 
 def token_batches(records: pa.Table) -> Iterator[tuple[int, TokenBatch]]:
@@ -143,25 +199,3 @@ def token_batches(records: pa.Table) -> Iterator[tuple[int, TokenBatch]]:
 def _flat(part: pa.Table, column: str, kind: type[np.generic]) -> Tensor:
     """The values of a column of lists, end to end."""
     return torch.from_numpy(pc.list_flatten(part[column]).to_numpy().astype(kind))
-
-
-def _group(prompt: int, members: list[dict[str, Any]]) -> Group:
-    samples = [
-        Sample(
-            prompt_ids=row["prompt_ids"] or [],
-            response_ids=row["response_ids"],
-            version=row["version"],
-            finish=Finish(row["finish"]),
-            sampler_logp=row["sampler_logp"],
-            support=row["support"],
-            text=row["text"] or "",
-            reward=row["reward"],
-            reason=row["reason"] or "",
-        )
-        for row in sorted(members, key=lambda row: row["sample"])
-    ]
-    return Group(prompt, members[0]["problem_id"] or "", samples, json.loads(members[0]["info"]))
-
-
-def _or_null(x: float | None) -> float | None:
-    return None if x is None or math.isnan(x) else x

@@ -12,10 +12,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import tomli_w
 from safetensors import SafetensorError
 
+from lagproof.data.batch import Batch
 from lagproof.errors import CheckpointError, RunDirError
 from lagproof.monitor.alarm import Alarm, Monitor
 from lagproof.runs import rollouts as record
@@ -39,7 +41,7 @@ class RunDir:
         self.checkpoints = path / "checkpoints"
         self.result = path / "result.json"
         self.data = path / "data.json"
-        self._rows: list[dict[str, Any]] = []
+        self._trained: list[Any] = []  # tables
         self._tokens = 0
 
     @classmethod
@@ -139,21 +141,21 @@ class RunDir:
             with writing(self.alarms):
                 write_text("".join(json.dumps(alarm) + "\n" for alarm in rung), self.alarms)
 
-    def record(self, rows: list[dict[str, Any]], step: int) -> None:
+    def record(self, batch: Batch, step: int) -> None:
         """Keep trained responses for the next parquet file, and write it when there are many."""
-        self._rows += rows
-        self._tokens += sum(len(row["response_ids"]) for row in rows)
+        self._trained.append(record.table(batch, step))
+        self._tokens += batch.num_tokens
         if self._tokens >= ROLLOUT_PART_TOKENS:
             self.flush(step)
 
     def flush(self, step: int) -> None:
         """Write what is kept, up to and including ``step``."""
-        if not self._rows:
+        if not self._trained:
             return
         name = self.rollouts / f"step-{step:06d}.parquet"
         with writing(name):
-            write_parquet(record.table(self._rows), name)
-        self._rows, self._tokens = [], 0
+            write_parquet(pa.concat_tables(self._trained), name)
+        self._trained, self._tokens = [], 0
 
     def rewind(self, step: int, metrics_bytes: int) -> None:
         """Forget what was written after a checkpoint; it will be written again."""

@@ -22,6 +22,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from lagproof.data.batch import Batch
 from lagproof.data.samples import Group
 from lagproof.errors import CheckpointError
 from lagproof.models.loading import save as save_model
@@ -123,7 +124,7 @@ def _write_state(run: Path, state: State) -> None:
     buffer = io.BytesIO()  # torch's own writer reports a full disk as a RuntimeError
     torch.save(dict(state.optimizer), buffer)
     (run / "optimizer.pt").write_bytes(buffer.getbuffer())
-    write_parquet(record.table(record.rows(state.held.values())), run / "held.parquet")
+    write_parquet(record.table(Batch.of(list(state.held.values()))), run / "held.parquet")
     if state.sampler is not None:
         save_file({name: w.contiguous() for name, w in state.sampler.items()}, run / "sampler.safetensors")
     for version, weights in state.kept.items():

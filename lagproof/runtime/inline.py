@@ -7,21 +7,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 from torch import Tensor
 
 from lagproof.config import Config
+from lagproof.data.batch import Batch
 from lagproof.data.metrics import values
 from lagproof.data.samples import Group, Sample
 from lagproof.data.streams import Purpose, stream
 from lagproof.errors import InterruptedRunError
 from lagproof.learner.probe import probe
-from lagproof.learner.step import Learner, Outcome, StepResult
+from lagproof.learner.step import Learner, Outcome
 from lagproof.metrics.responses import by_task, reasons, responses
 from lagproof.models.loading import Loaded, encode
 from lagproof.monitor.alarm import Alarm, Monitor
 from lagproof.rollout.engine import Engine, Request, Sampling
-from lagproof.runs import rollouts as record
 from lagproof.runs.run_dir import RunDir, finite
 from lagproof.runtime import checkpoint
 from lagproof.runtime.publication import MemoryChannel
@@ -199,8 +198,8 @@ class InlineRun:
         events: list[Event] = []
         for start, problem, samples in zip(starts, problems, graded, strict=True):
             info = {"task": problem.task, "gold": problem.gold}
-            self._held[start.ticket] = Group(start.prompt, problem.id, samples, info)
-            versions = [v for s in samples for v in s.version] or [start.version]
+            group = self._held[start.ticket] = Group(start.prompt, problem.id, samples, info)
+            versions = group.versions or {start.version}
             events.append(SampleFinished(start.ticket, min(versions), max(versions)))
         return events
 
@@ -214,34 +213,31 @@ class InlineRun:
         return [[_graded(sample, next(grades)) for sample in samples] for samples in sampled]
 
     def _train(self, command: Train) -> Event:
-        groups = [self._held.pop(ticket) for ticket in command.tickets]
         with self._watch.on("learn"):
-            result = self._rooms.learner.step(groups)
+            result = self._rooms.learner.step(Batch.of([self._held.pop(ticket) for ticket in command.tickets]))
+        batch = result.batch
         step = self._rooms.learner.version
         row: dict[str, Any] = {"step": step, "batch": command.batch}
         if result.outcome is not Outcome.TRAINED:
             row["outcome"] = str(result.outcome)
-        samples = [s for group in groups for s in group.samples]
-        row |= values(result.metrics | responses(samples) | reasons(samples) | by_task(groups))
+        row |= values(result.metrics | responses(batch.samples) | reasons(batch.samples) | by_task(batch.groups))
         if result.outcome is Outcome.TRAINED:
             if self._config.save.rollouts:
-                self._dir.record(_records(groups, result, step), step)
-            row |= self._probe(groups, result, step)
+                self._dir.record(batch, step)
+            row |= self._probe(batch, step)
             if self._is_evaluated(step):
                 row |= self._evaluate()
-        self._write(row, sum(len(s.response_ids) for s in samples))
+        self._write(row, batch.num_tokens)
         return StepFinished(command.batch, OUTCOMES[result.outcome])
 
-    def _probe(self, groups: Sequence[Group], result: StepResult, step: int) -> dict[str, float]:
+    def _probe(self, batch: Batch, step: int) -> dict[str, float]:
         config = self._config.probe
         if not config.every or step % config.every:
             return {}
-        assert result.tokens is not None
         with self._watch.on("probe"):
             split = probe(
                 self._rooms.loaded.model,
-                groups,
-                result.tokens,
+                batch,
                 self._kept,
                 temperature=self._config.rollout.temperature,
                 responses=config.responses,
@@ -254,7 +250,7 @@ class InlineRun:
         if not self._config.probe.every:
             return
         published, weights = self._rooms.channel.fetch()
-        in_flight = {v for group in self._held.values() for s in group.samples for v in s.version} | {published}
+        in_flight = {published}.union(*(group.versions for group in self._held.values()))
         kept = {v: w for v, w in {**self._kept, published: weights}.items() if v in in_flight}
         self._kept = {v: kept[v] for v in sorted(kept)[-self._config.probe.versions :]}
 
@@ -291,12 +287,3 @@ def _leading_starts(todo: deque[Command]) -> Iterator[Start]:
     while todo and isinstance(command := todo[0], Start):
         todo.popleft()
         yield command
-
-
-def _records(groups: Sequence[Group], result: StepResult, step: int) -> list[dict[str, Any]]:
-    assert result.tokens is not None
-    samples = [sample for group in groups for sample in group.samples]
-    logp = result.tokens.policy_logp.tolist()
-    ends = np.cumsum([len(s.response_ids) for s in samples]).tolist()
-    rows = [logp[end - len(s.response_ids) : end] for s, end in zip(samples, ends, strict=True)]
-    return record.rows(groups, step, rows, result.advantage.tolist())

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import lagproof as lp
+from lagproof.data.batch import Batch
 from lagproof.data.samples import Finish, Group, Sample
 from lagproof.dumps.columns import PAIRS, parse_mapping, resolve
 from lagproof.dumps.dump import read_dump
@@ -377,8 +378,12 @@ def test_a_run_of_ours_reads_back(tmp_path):
     ]
     (tmp_path / "rollouts").mkdir()
     for step in (6, 7):
-        rows = record.rows(groups, step, [[-1.0, -0.25], [-2.0], [-3.0], []], [1.0, math.nan, -1.0, 0.5])
-        pq.write_table(record.table(rows), tmp_path / "rollouts" / f"step-{step:06d}.parquet")
+        batch = replace(
+            Batch.of(groups),
+            policy_logp=torch.tensor([-1.0, -0.25, -2.0, -3.0]),
+            advantage=torch.tensor([1.0, math.nan, -1.0, 0.5], dtype=torch.float64),
+        )
+        pq.write_table(record.table(batch, step), tmp_path / "rollouts" / f"step-{step:06d}.parquet")
     dump = read_dump(tmp_path)
     assert [(b.step, b.version) for b in dump.batches] == [(6, 5), (7, 6)]
     tokens = dump.batches[1].tokens

@@ -10,9 +10,10 @@ import torch
 
 import lagproof as lp
 from lagproof.config import LearnerConfig
+from lagproof.data.batch import Batch
 from lagproof.data.samples import Finish, Group, Sample
 from lagproof.learner import step as step_module
-from lagproof.learner.batching import Trainee, cut
+from lagproof.learner.batching import items, micro_batches
 from lagproof.learner.step import Learner, Outcome, Recipe
 from lagproof.models.layout import RowCost, input_tokens
 from lagproof.models.loading import load
@@ -65,7 +66,7 @@ def gradient_of_a_step(learner: Learner, groups, monkeypatch) -> tuple[dict[str,
         seen.update({n: p.grad.clone() for n, p in learner.model.named_parameters()})
 
     monkeypatch.setattr(learner.optimizer, "step", capture)
-    return seen, learner.step(groups)
+    return seen, learner.step(Batch.of(groups))
 
 
 @pytest.mark.parametrize("how", ["response_mean", "token_mean", "constant"])
@@ -116,13 +117,13 @@ def test_the_cut_changes_nothing(name, how, monkeypatch, close):
         for key, metric in first.metrics.items():
             if metric.value is not None:
                 close(second.metrics[key].value, metric.value, 1e-4)
-        close(second.tokens.policy_logp, first.tokens.policy_logp, 1e-5)
+        close(second.batch.policy_logp, first.batch.policy_logp, 1e-5)
 
 
 def test_a_step_moves_the_weights_and_the_version():
     trained = learner()
     before = {n: p.clone() for n, p in trained.model.named_parameters()}
-    result = trained.step(GROUPS)
+    result = trained.step(Batch.of(GROUPS))
     assert (result.outcome, trained.version) == (Outcome.TRAINED, 1)
     assert all(not torch.equal(before[n], p) for n, p in trained.model.named_parameters())
     assert result.metrics["age_mean"].value is not None
@@ -131,7 +132,7 @@ def test_a_step_moves_the_weights_and_the_version():
 @pytest.mark.parametrize("poison", ["gradient", "weights"])
 def test_non_finite_numbers_never_reach_the_optimiser(poison, monkeypatch):
     trained = learner()
-    trained.step(GROUPS)
+    trained.step(Batch.of(GROUPS))
     if poison == "weights":
         with torch.no_grad():
             next(trained.model.parameters())[5] = math.nan
@@ -139,7 +140,7 @@ def test_non_finite_numbers_never_reach_the_optimiser(poison, monkeypatch):
         monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", lambda parameters, limit: torch.tensor(math.nan))
     before = {n: p.clone() for n, p in trained.model.named_parameters()}
     state = trained.optimizer.state_dict()["state"][0]["step"].clone()
-    result = trained.step(GROUPS)
+    result = trained.step(Batch.of(GROUPS))
     assert (result.outcome, trained.version) == (Outcome.NON_FINITE, 1)
     assert all(torch.equal(before[n].nan_to_num(7), p.nan_to_num(7)) for n, p in trained.model.named_parameters())
     assert trained.optimizer.state_dict()["state"][0]["step"] == state
@@ -150,8 +151,8 @@ def test_without_a_signal_nothing_is_run(monkeypatch):
     trained = learner()
     monkeypatch.setattr(trained.model, "forward", None)
     tied = [replace(g, samples=[replace(s, reward=0.9) for s in g.samples]) for g in GROUPS]
-    result = trained.step(tied)
-    assert (result.outcome, trained.version, result.tokens) == (Outcome.TIED, 0, None)
+    result = trained.step(Batch.of(tied))
+    assert (result.outcome, trained.version, result.batch.policy_logp) == (Outcome.TIED, 0, None)
     assert result.metrics["signal_groups"].value == 0.0
 
 
@@ -194,13 +195,11 @@ def test_a_token_that_turns_out_unscorable_leaves_the_denominators(how, budget, 
 
 
 def test_the_cut_respects_the_budget_and_loses_nobody():
-    trainees = [
-        Trainee(i, g, s) for i, (g, s) in enumerate((g, s) for g, members in enumerate(GROUPS) for s in members.samples)
-    ]
+    chosen = items(Batch.of(GROUPS))
     for budget in (1, 12, 25, 1000):
-        pieces = cut(trainees, budget, RowCost())
+        pieces = micro_batches(chosen, budget, RowCost())
         assert sorted(t.index for piece in pieces for members in piece for t in members) == list(range(10))
         for piece in pieces:
             samples = [[t.sample for t in members] for members in piece]
             assert input_tokens(samples, RowCost()) <= budget or sum(map(len, piece)) == 1
-    assert len(cut(trainees, 1000, RowCost())) == 1
+    assert len(micro_batches(chosen, 1000, RowCost())) == 1

@@ -6,12 +6,13 @@ import copy
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
+from lagproof.data.batch import Batch
 from lagproof.data.metrics import merge, values
 from lagproof.data.samples import Group
-from lagproof.data.tokens import TokenBatch
 from lagproof.learner.probe import probe
 from lagproof.metrics.attribution import attribution, links
 from lagproof.models.layout import layout
@@ -85,16 +86,9 @@ def sampled(loaded, precision: str, version: int = 3, prompts=("7+5-9+3=", "1+2-
 
 
 @torch.no_grad()
-def batch(groups, policy) -> TokenBatch:
-    samples = [s for group in groups for s in group.samples]
-    lengths = torch.tensor([len(s.response_ids) for s in samples])
-    return TokenBatch(
-        policy_logp=response_logprobs(policy, layout([group.samples for group in groups])).logp,
-        advantage=torch.ones(int(lengths.sum())),
-        response=torch.arange(len(samples)).repeat_interleave(lengths),
-        num_responses=len(samples),
-        sampler_logp=torch.tensor([x for s in samples for x in s.sampler_logp]),
-        version=torch.tensor([v for s in samples for v in s.version]),
+def batch(groups, policy) -> Batch:
+    return replace(
+        Batch.of(groups), policy_logp=response_logprobs(policy, layout([group.samples for group in groups])).logp
     )
 
 
@@ -106,7 +100,6 @@ def split(loaded, groups, policy, kept, responses=64, budget=8192):
     return values(
         probe(
             policy,
-            groups,
             batch(groups, policy),
             kept,
             temperature=TEMPERATURE,
@@ -164,7 +157,11 @@ def test_each_token_is_scored_with_the_version_that_sampled_it(loaded, moved):
 def test_a_response_may_have_been_sampled_by_two_versions(loaded, moved):
     groups = sampled(loaded, "float32")
     half = [
-        Group(g.prompt, g.problem_id, [replace(s, version=[3] * 2 + [5] * (len(s.version) - 2)) for s in g.samples])
+        Group(
+            g.prompt,
+            g.problem_id,
+            [replace(s, version=np.array([3] * 2 + [5] * (len(s.version) - 2))) for s in g.samples],
+        )
         for g in groups
     ]
     got = split(loaded, half, moved, {3: weights(loaded.model), 5: weights(moved)})

@@ -97,7 +97,7 @@ def oracle(model: PreTrainedModel, samples: list[Sample], temperature: float) ->
         logits = model(torch.tensor([[*s.prompt_ids, *s.response_ids]]), use_cache=False).logits[0].double()
         for t, token in enumerate(s.response_ids):
             z = logits[len(s.prompt_ids) + t - 1] / temperature
-            kept = range(V) if s.support is None else s.support[t]
+            kept = range(V) if s.support is None else s.support.rows()[t].tolist()
             total = sum(z[v].exp() for v in kept)
             logp.append(z[token] - total.log())
             entropy.append(-sum((z[v].exp() / total) * (z[v] - total.log()) for v in kept))
