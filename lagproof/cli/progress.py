@@ -35,7 +35,14 @@ class Display(Protocol):
         """A line in a file if there was none for :data:`BEAT_S`; in a terminal a bar shows it."""
 
     def bar(self, name: str, done: float | None = None, total: float | None = None, note: str = "") -> None:
-        """A bar in a terminal, made when it is first named; without a total it only shows that something goes on."""
+        """A bar in a terminal, made when it is first named.
+
+        Args:
+            name: in front of it.
+            done: ``None`` leaves it where it is.
+            total: ``None`` only shows that something goes on.
+            note: behind it.
+        """
 
     def drop(self, name: str) -> None:
         """Take a bar away."""
@@ -97,6 +104,7 @@ class Bars:
     def __init__(self, progress: _Progress) -> None:
         self._progress = progress
         self._tasks: dict[str, TaskID] = {}
+        self._done: dict[str, float] = {}
 
     def say(self, text: str, style: str | None = None) -> None:
         say(text, self._progress.console, style)
@@ -110,8 +118,10 @@ class Bars:
     def bar(self, name: str, done: float | None = None, total: float | None = None, note: str = "") -> None:
         if name not in self._tasks:
             self._tasks[name] = self._progress.add_task(escape(name), total=total, counted="", note="")
+            self._done[name] = 0
         task = self._tasks[name]
-        counted = "" if total is None else f"{done or 0:.0f}/{total:.0f}"
+        self._done[name] = done = self._done[name] if done is None else done
+        counted = "" if total is None else f"{done:.0f}/{total:.0f}"
         self._progress.update(task, completed=done, total=total, counted=counted, note=escape(note))
 
     def drop(self, name: str) -> None:

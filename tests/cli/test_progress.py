@@ -56,7 +56,8 @@ def test_a_terminal_gets_bars_lines_that_stay_and_a_line_below() -> None:
     console = terminal()
     with display(console) as shown:
         assert isinstance(shown, Bars)
-        shown.bar("[x]", 120, 240, "reward 0.5")
+        shown.bar("[x]", 120, 240)
+        shown.bar("[x]", total=240, note="reward 0.5")
         shown.bar("gone")
         shown.drop("gone")
         shown.drop("never there")
