@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
 from lagproof.cli.progress import Display, display
 from lagproof.cli.tables import say
 from lagproof.config import Config
+from lagproof.data.rows import Row
 from lagproof.errors import ConfigError
 from lagproof.monitor.alarm import Alarm
 from lagproof.runs.run_dir import RunDir
@@ -57,13 +57,14 @@ class Training:
         self._shown.log(self._loading)
         self._shown.bar(self._loading)
 
-    def row(self, row: Mapping[str, Any]) -> None:
-        self._started(row["step"])
-        if "eval/accuracy" in row:
-            self._accuracy = f"acc {row['eval/accuracy']:.3f}"
+    def row(self, row: Row) -> None:
+        self._started(row.step)
+        accuracy = row.get("eval/accuracy")
+        if accuracy is not None:
+            self._accuracy = f"acc {accuracy:.3f}"
         self._shown.status(summary(row, self._accuracy))
-        said = f"step {row['step']}/{self._steps}  {summary(row)}"
-        if row["step"] % max(1, self._steps // LINES) == 0 or "eval/accuracy" in row or "outcome" in row:
+        said = f"step {row.step}/{self._steps}  {summary(row)}"
+        if row.step % max(1, self._steps // LINES) == 0 or accuracy is not None or row.outcome is not None:
             self._shown.log(said)
         else:
             self._shown.beat(lambda: said)
@@ -89,12 +90,12 @@ def sentence(alarm: Alarm) -> str:
     return f"{alarm.severity} alarm at step {alarm.step}: {alarm.sentence}"
 
 
-def summary(row: Mapping[str, Any], accuracy: str = "") -> str:
+def summary(row: Row, accuracy: str = "") -> str:
     """Reward, accuracy, mismatch, age and speed of one row, as far as it has them."""
-    if "outcome" in row:
-        return f"not trained: {row['outcome']}"
+    if row.outcome is not None:
+        return f"not trained: {row.outcome}"
     parts = [
-        f"{label} {row[key]:{form}}"
+        f"{label} {value:{form}}"
         for label, key, form in (
             ("reward", "reward", ".3f"),
             ("acc", "eval/accuracy", ".3f"),
@@ -102,8 +103,9 @@ def summary(row: Mapping[str, Any], accuracy: str = "") -> str:
             ("age", "age_mean", ".1f"),
             ("tok/s", "time/tokens_per_s", ".0f"),
         )
-        if row.get(key) is not None and (label != "tok/s" or row[key] > 0)  # none were trained before the first step
+        if (value := row.get(key)) is not None
+        and (label != "tok/s" or value > 0)  # none were trained before the first step
     ]
-    if accuracy and "eval/accuracy" not in row:
+    if accuracy and row.get("eval/accuracy") is None:
         parts.insert(1, accuracy)
     return "  ".join(parts)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from lagproof.data.distribution import Distribution
+from lagproof.data.slices import Key, Slice
 
 Self_ = TypeVar("Self_")
 
@@ -134,24 +135,37 @@ class EffectiveSize:
         return self.total**2 / (self.count * self.squares) if self.squares > 0 else None
 
 
-Metrics = Mapping[str, Metric]
+Metrics = Mapping[Key, Metric]
+"""Records: what is measured (a name, and the part of the batch it is over), and a value that merges exactly."""
+
+K = TypeVar("K")
 
 
-def merge(parts: Iterable[Metrics]) -> dict[str, Metric]:
-    """Merge the metrics of micro-batches, ranks or steps, name by name."""
-    out: dict[str, Metric] = {}
+def over(named: Mapping[str, Metric], of: Slice | None = None) -> dict[Key, Metric]:
+    """Records of one part of a batch; ``None`` is all of it."""
+    return {Key(name, of): metric for name, metric in named.items()}
+
+
+def merge(parts: Iterable[Mapping[K, Metric]]) -> dict[K, Metric]:
+    """Merge the metrics of micro-batches, ranks or steps, record by record."""
+    out: dict[K, Metric] = {}
     for part in parts:
-        for name, metric in part.items():
-            out[name] = out[name].merge(metric) if name in out else metric
+        for key, metric in part.items():
+            out[key] = out[key].merge(metric) if key in out else metric
     return out
 
 
-def values(metrics: Metrics) -> dict[str, float]:
-    """Plain floats under the same names; a metric without data is left out, a distribution says its quantiles."""
-    out: dict[str, float] = {}
-    for name, metric in metrics.items():
+def values(metrics: Metrics) -> dict[Key, float]:
+    """Plain floats; a metric without data is left out, a distribution says its quantiles."""
+    out: dict[Key, float] = {}
+    for key, metric in metrics.items():
         if isinstance(metric, Distribution):
-            out |= metric.named(name)
+            out |= {Key(name, key.of): value for name, value in metric.named(key.name).items()}
         elif (v := metric.value) is not None:
-            out[name] = v
+            out[key] = v
     return out
+
+
+def flat(metrics: Metrics) -> dict[str, float]:
+    """Plain floats under flat keys, for whoever is outside."""
+    return {key.flat: value for key, value in values(metrics).items()}

@@ -9,6 +9,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from lagproof.data.rows import Row
+from lagproof.data.slices import AgeBand, Key
 from lagproof.dumps import rows as rows_module
 from lagproof.dumps.dump import read_dump
 from lagproof.dumps.engine_share import EngineShare, by_age, engine_share
@@ -110,11 +112,11 @@ def diagnose(path: str | Path, mapping: Mapping[str, str] | None = None, config:
 
 def judge(path: str, record: Record) -> Verdict:
     """The verdict on a history."""
-    made = [row for row in record.rows if "outcome" not in row]
+    made = [row for row in record.rows if row.outcome is None]
     window = max(1, min(record.alarm.window, len(made)))
     rung = alarms(record.rows, replace(record.alarm, window=window))
     last = made if record.pooled else made[-window:]
-    cover = Cover([int(row["step"]) for row in last], len(made), bool(record.pooled))
+    cover = Cover([row.step for row in last], len(made), bool(record.pooled))
     numbers, ages = record.pooled or _recent(last), by_age(last)
     engine = engine_share(made, knows_learner=record.knows_learner)
     is_sick = record.stopped is not None or any(a.severity is Severity.RED for a in rung)
@@ -129,23 +131,20 @@ def judge(path: str, record: Record) -> Verdict:
         lead_steps=None if early is None else early[1],
         evidence=[*evidence(numbers, ages, cover, engine), *course(made, window)],
         advice=advice(rung, None if engine is None else engine.share, record.objective),
-        numbers={
-            name: x for name, x in numbers.items() if not name.startswith("age_") or name in ("age_mean", "age_max")
-        },
-        by_age=ages,
+        numbers={key.flat: x for key, x in numbers.items() if not isinstance(key.of, AgeBand)},
+        by_age={age.label: found for age, found in ages.items()},
         cover=cover,
         engine=engine,
         notes=record.notes,
     )
 
 
-def _recent(last: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+def _recent(last: Sequence[Row]) -> dict[Key, float]:
     """The mean of each metric over the last steps that have it; of those that must not be averaged, the largest."""
-    out: dict[str, float] = {}
-    for name in {name for row in last for name in row}:
-        found = [row[name] for row in last if isinstance(row.get(name), int | float)]
-        if found and name not in ("step", "batch"):
-            out[name] = max(found) if name.endswith(("_max", "/max")) else math.fsum(found) / len(found)
+    out: dict[Key, float] = {}
+    for key in {key for row in last for key in row.values}:
+        found = [row.values[key] for row in last if key in row.values]
+        out[key] = max(found) if key.name.endswith(("_max", "/max")) else math.fsum(found) / len(found)
     return out
 
 
@@ -162,15 +161,15 @@ def _sentence(
     rung: Sequence[Alarm],
     early: tuple[Alarm, int] | None,
     stopped: str | None,
-    numbers: Mapping[str, float],
+    numbers: Mapping[Key, float],
     cover: Cover,
 ) -> str:
     if stopped is not None:
         return f"Sick: the run was given up: {stopped}."
     if status is Status.HEALTHY:
         level = "without the sampler's log-probabilities"
-        if "d_bar" in numbers:
-            level = f"d_bar {numbers['d_bar']:.3g} nats {cover.lately}"
+        if (d_bar := numbers.get(Key("d_bar"))) is not None:
+            level = f"d_bar {d_bar:.3g} nats {cover.lately}"
         return f"Healthy: nothing rang in {cover.of} step{'s' if cover.of != 1 else ''}, {level}."
     chosen = [a for a in rung if a.severity is Severity.RED] or list(rung)
     worst = "Sick" if status is Status.SICK else "Worth watching"

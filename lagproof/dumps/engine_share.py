@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-Rows = Sequence[Mapping[str, Any]]
+from lagproof.data.rows import Row
+from lagproof.data.slices import AgeBand, Slice
+
+Rows = Sequence[Row]
+YOUNGEST = AgeBand(0, 0)
 
 
 class Origin(StrEnum):
@@ -84,27 +88,27 @@ def engine_share(rows: Rows, *, knows_learner: bool) -> EngineShare | None:
         )
         if d_bar and engine is not None:
             return EngineShare(Origin.PROBE, d_bar, engine, alone, _tokens(probed, "probe/tokens"), _steps(probed))
-    young = [row for row in rows if row.get("age_0/tokens")]
+    young = [row for row in rows if row.get("tokens", YOUNGEST)]
     ages = by_age(rows)
     total = sum(age["tokens"] * age["d_bar"] for age in ages.values())
     if not young or not total or not knows_learner:
         return None
     d_bar = total / sum(age["tokens"] for age in ages.values())
-    return EngineShare(Origin.AGE_0, d_bar, ages["age_0"]["d_bar"], None, _tokens(young, "age_0/tokens"), _steps(young))
+    tokens = _tokens(young, "tokens", YOUNGEST)
+    return EngineShare(Origin.AGE_0, d_bar, ages[YOUNGEST]["d_bar"], None, tokens, _steps(young))
 
 
-def by_age(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
+def by_age(rows: Iterable[Row]) -> dict[AgeBand, dict[str, float]]:
     """``tokens`` and ``d_bar`` of each bin of ages, the youngest first; exact, from the tokens behind each mean."""
-    tokens: dict[str, float] = {}
-    total: dict[str, float] = {}
+    tokens: dict[AgeBand, float] = {}
+    total: dict[AgeBand, float] = {}
     for row in rows:
-        for name, n in row.items():
-            age, _, what = name.partition("/")
-            if what == "tokens" and age.startswith("age_") and f"{age}/d_bar" in row:
+        for age in row.slices(AgeBand, "tokens"):
+            n, d_bar = row.get("tokens", age), row.get("d_bar", age)
+            if n is not None and d_bar is not None:
                 tokens[age] = tokens.get(age, 0) + n
-                total[age] = total.get(age, 0.0) + n * row[f"{age}/d_bar"]
-    ordered = sorted(tokens, key=lambda age: int(age.removeprefix("age_").split("-")[0]))
-    return {age: {"tokens": tokens[age], "d_bar": total[age] / tokens[age]} for age in ordered}
+                total[age] = total.get(age, 0.0) + n * d_bar
+    return {age: {"tokens": tokens[age], "d_bar": total[age] / tokens[age]} for age in sorted(tokens)}
 
 
 def span(steps: Sequence[int]) -> str:
@@ -114,13 +118,13 @@ def span(steps: Sequence[int]) -> str:
 
 def _mean(rows: Rows, weight: str, name: str) -> float | None:
     """Over the tokens behind each row's mean."""
-    known = [(row[weight], row[name]) for row in rows if name in row]
+    known = [(n, x) for row in rows if (x := row.get(name)) is not None and (n := row.get(weight)) is not None]
     return sum(n * x for n, x in known) / sum(n for n, _ in known) if known else None
 
 
-def _tokens(rows: Rows, name: str) -> int:
-    return int(sum(row[name] for row in rows))
+def _tokens(rows: Rows, name: str, of: Slice | None = None) -> int:
+    return int(sum(row.get(name, of) or 0 for row in rows))
 
 
 def _steps(rows: Rows) -> list[int]:
-    return [int(row["step"]) for row in rows]
+    return [row.step for row in rows]

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lagproof.data.rows import Row
+from lagproof.data.slices import AgeBand, Key, Sign
 from lagproof.dumps.engine_share import EngineShare, span
 
 
@@ -45,10 +47,10 @@ class Cover:
 
 
 def evidence(
-    numbers: Mapping[str, float], ages: Mapping[str, Mapping[str, float]], cover: Cover, engine: EngineShare | None
+    numbers: Mapping[Key, float], ages: Mapping[AgeBand, Mapping[str, float]], cover: Cover, engine: EngineShare | None
 ) -> list[str]:
     """How stale, how far, in what tail, at which ages and on which side, and where it comes from."""
-    n = numbers
+    n = {key.name: value for key, value in numbers.items() if key.of is None}
     out: list[str] = []
     if "age_mean" in n:
         out.append(f"staleness, {cover}: {n['age_mean']:.3g} updates old on average, {n['age_max']:.0f} at most")
@@ -65,21 +67,20 @@ def evidence(
     if len(ages) > 1:
         young, old = next(iter(ages)), list(ages)[-1]
         out.append(
-            f"by age, {cover}: d_bar {ages[young]['d_bar']:.3g} at {_age(young)}, {ages[old]['d_bar']:.3g} at "
-            f"{_age(old)}"
+            f"by age, {cover}: d_bar {ages[young]['d_bar']:.3g} at age {young.label}, {ages[old]['d_bar']:.3g} at "
+            f"age {old.label}"
         )
-    if "positive/d_bar" in n and "negative/d_bar" in n:
-        out.append(
-            f"by sign, {cover}: d_bar {n['positive/d_bar']:.3g} where A > 0, {n['negative/d_bar']:.3g} where A < 0"
-        )
+    up, down = (numbers.get(Key("d_bar", sign)) for sign in Sign)
+    if up is not None and down is not None:
+        out.append(f"by sign, {cover}: d_bar {up:.3g} where A > 0, {down:.3g} where A < 0")
     if engine is not None:
         out.append(str(engine))
     return out
 
 
-def course(rows: Sequence[Mapping[str, Any]], window: int) -> list[str]:
+def course(rows: Sequence[Row], window: int) -> list[str]:
     """How the reward went, where there is a course at all."""
-    known = [(int(row["step"]), row["reward"]) for row in rows if "reward" in row]
+    known = [(row.step, reward) for row in rows if (reward := row.get("reward")) is not None]
     if len(known) < 2 * window:
         return []
     reward = [x for _, x in known]
@@ -89,7 +90,3 @@ def course(rows: Sequence[Mapping[str, Any]], window: int) -> list[str]:
     return [
         f"reward, {over}: {first:.3g} at first, {best:.3g} at its best, {last:.3g} at the end (means of {window} steps)"
     ]
-
-
-def _age(name: str) -> str:
-    return f"age {name.removeprefix('age_')}"

@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lagproof.data.metrics import Mean, Metric, merge, values
+from lagproof.data.metrics import Mean, Metric, Metrics, merge, values
+from lagproof.data.slices import Key
 from lagproof.data.tokens import TokenBatch
 from lagproof.metrics.tail import Tail
 from lagproof.objectives import Objective
@@ -32,9 +33,7 @@ class Finding:
     tails: Mapping[str, Tail] = field(default_factory=dict[str, Tail])
 
 
-def finding(
-    objective: Objective, batches: Sequence[TokenBatch], metrics: Sequence[Mapping[str, Metric]]
-) -> Finding | None:
+def finding(objective: Objective, batches: Sequence[TokenBatch], metrics: Sequence[Metrics]) -> Finding | None:
     """What can be said of an objective in particular; ``None`` where there is nothing.
 
     Args:
@@ -55,20 +54,21 @@ def limits(objective: Clip) -> tuple[float, float]:
     return math.log1p(objective.high), -math.log1p(-objective.low) if objective.low < 1 else math.inf
 
 
-def _sat(objective: Clip, gate: Gate, metrics: Sequence[Mapping[str, Metric]]) -> Finding:
+def _sat(objective: Clip, gate: Gate, metrics: Sequence[Metrics]) -> Finding:
     """SAT changes a token only where ``q < |d|`` and the base has not clipped it: ``d < log(1 + high)`` on the way up,
     ``d > log(1 - low)`` on the way down.
 
     So with ``q`` at or beyond both it is its base. For the other risks ``q`` is not in nats and is not compared.
     """
-    q = [value for part in metrics if (value := part["sat/q"].value) is not None]
-    merged = merge({name: part[name] for name in ("sat/changed", "sat/removed", "sat/gated")} for part in metrics)
-    pooled = {name.removeprefix("sat/"): value for name, value in values(merged).items()}
+    q = [value for part in metrics if (value := part[Key("sat/q")].value) is not None]
+    names = [Key(f"sat/{name}") for name in ("changed", "removed", "gated")]
+    merged = merge({key: part[key] for key in names} for part in metrics)
+    pooled = {key.name.removeprefix("sat/"): value for key, value in values(merged).items()}
     middle, unit = statistics.median(q), "tokens" if objective.level is Level.TOKEN else "responses"
     numbers = {"q_median": middle, "q_min": min(q), "q_max": max(q), "steps": len(q), **pooled}
     spread = f" (median of {len(q)} steps, {min(q):.3g} to {max(q):.3g})" if len(q) > 1 else ""
     name, base = objective.name, objective.name.removeprefix("sat-")
-    did = f"rejects {_did(merged['sat/changed'], pooled)} that {base} keeps"
+    did = f"rejects {_did(merged[Key('sat/changed')], pooled)} that {base} keeps"
     if gate.risk != "log_ratio":
         return Finding(f"{name} {did}: q of {unit} is {middle:.3g}{spread} ({gate.risk})", numbers)
     up, down = limits(objective)

@@ -6,11 +6,12 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from lagproof.data.metrics import Mean, Metric, merge, values
+from lagproof.data.metrics import Mean, Metric, merge, over, values
+from lagproof.data.rows import Row
+from lagproof.data.slices import Key
 from lagproof.dumps.dump import Batch, Dump
 from lagproof.errors import ConfigError, InputError
 from lagproof.metrics.age import ages
@@ -36,10 +37,10 @@ class Record:
         stopped: why a run of ours was given up, if it was.
     """
 
-    rows: Sequence[Mapping[str, Any]]
+    rows: Sequence[Row]
     alarm: Thresholds
     objective: str | None = None
-    pooled: Mapping[str, float] = field(default_factory=dict[str, float])
+    pooled: Mapping[Key, float] = field(default_factory=dict[Key, float])
     knows_learner: bool = True
     notes: Sequence[str] = ()
     stopped: str | None = None
@@ -57,9 +58,9 @@ def of_run(path: Path) -> Record:
         InputError: a damaged ``metrics.jsonl``, or one without a training step.
     """
     rows, notes = read_rows(path / "metrics.jsonl")
-    rows = [row for row in rows if row["step"] > 0 or "outcome" in row]  # not the evaluation before the first step
+    rows = [row for row in rows if row.step > 0 or row.outcome]  # not the evaluation before the first step
     stopped, unfinished = _ending(path / "result.json")
-    tied = sum(row.get("outcome") == "tied" for row in rows)
+    tied = sum(row.outcome == "tied" for row in rows)
     if len(rows) == tied and stopped is None:
         without = f" ({tied} batches had no signal, and made none)" if tied else ""
         raise InputError(f"{path}: no training step is recorded yet{without}: nothing to judge")
@@ -84,14 +85,14 @@ def _ending(path: Path) -> tuple[str | None, list[str]]:
         return None, [f"{path.name} cannot be read: the run counts as unfinished"]
 
 
-def read_rows(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
+def read_rows(path: Path) -> tuple[list[Row], list[str]]:
     """The rows of a ``metrics.jsonl`` and what was noticed; a last line that is cut off is left out.
 
     Raises:
         InputError: a line that is no JSON object with a step; names it.
     """
     lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -103,7 +104,7 @@ def read_rows(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
             raise InputError(f"{path}: line {number} is not JSON: {error}") from None
         if not isinstance(row, dict) or not isinstance(row.get("step"), int):
             raise InputError(f"{path}: line {number} has no step: must be a row of metrics")
-        rows.append(row)
+        rows.append(Row.parse(row))
     return rows, []
 
 
@@ -111,28 +112,29 @@ def of_dump(dump: Dump, alarm: Thresholds) -> Record:
     """One row a step of the dump; a dump of few steps is judged over as many as it has."""
     typed = [metrics(batch) for batch in dump.batches]
     rows = [
-        {"step": number if batch.step is None else batch.step, **values(part)}
+        Row(number if batch.step is None else batch.step, values(part))
         for number, (batch, part) in enumerate(zip(dump.batches, typed, strict=True), 1)
     ]
     return Record(rows, alarm, pooled=values(merge(typed)), knows_learner=dump.knows_learner, notes=list(dump.notes))
 
 
-def metrics(batch: Batch) -> dict[str, Metric]:
+def metrics(batch: Batch) -> dict[Key, Metric]:
     """Everything that can be said of a batch of which no weights are known."""
     tokens = batch.tokens
     out = mismatch_metrics(tokens, batch.version) | balance(tokens)
     out |= {} if batch.version is None else ages(tokens, batch.version)
     lengths = torch.bincount(tokens.response, minlength=tokens.num_responses)
-    out["response_tokens"] = Mean(int(lengths.sum()), len(lengths))
+    named: dict[str, Metric] = {}
+    named["response_tokens"] = Mean(int(lengths.sum()), len(lengths))
     if batch.reward is not None:
         scored = batch.reward[~batch.reward.isnan()]
-        out["reward"] = Mean(float(scored.sum()), len(scored))
+        named["reward"] = Mean(float(scored.sum()), len(scored))
         if tokens.group is not None:
             tied = is_tied(batch.reward, tokens.group)
-            out["signal_groups"] = Mean(float((~tied).sum()), len(tied))
+            named["signal_groups"] = Mean(float((~tied).sum()), len(tied))
     if batch.truncated is not None:
-        out["truncated"] = Mean(int(batch.truncated.sum()), len(batch.truncated))
+        named["truncated"] = Mean(int(batch.truncated.sum()), len(batch.truncated))
     if batch.entropy is not None:
         known = batch.entropy[torch.isfinite(batch.entropy)]
-        out["entropy"] = Mean(float(known.double().sum()), len(known))
-    return out
+        named["entropy"] = Mean(float(known.double().sum()), len(known))
+    return out | over(named)

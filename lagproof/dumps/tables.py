@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from lagproof.data.slices import Sign
 from lagproof.data.table import NOTHING, Column, Table, TableCell, TableRow
 from lagproof.dumps.whatif import WhatIf
 from lagproof.dumps.words import percent
-from lagproof.metrics.bins import bands
+from lagproof.metrics.bins import wider
 
 NAME = Column("objective", align="left", wrap=True)
 PARTS = ("kept", "removed", "added")
@@ -25,7 +26,7 @@ def overall(found: WhatIf) -> Table:
     ]
     rows: list[TableRow] = []
     for k, c in enumerate(found.comparisons):
-        shares = c.mass[""].shares
+        shares = c.mass[None].shares
         rows.append(
             TableRow(
                 [
@@ -50,12 +51,12 @@ def overall(found: WhatIf) -> Table:
 
 def by_sign(found: WhatIf) -> Table | None:
     """Tokens with positive and with negative advantage; ``None`` where there are neither."""
-    if not any(name in c.mass for c in found.comparisons for name in ("positive/", "negative/")):
+    if not any(name in c.mass for c in found.comparisons for name in Sign):
         return None
     columns = [NAME, *(Column(f"{sign}{part}") for sign in ("A>0 ", "A<0 ") for part in PARTS)]
     rows: list[TableRow] = []
     for c in found.comparisons[1:]:
-        sides = [c.mass[side].shares if side in c.mass else {} for side in ("positive/", "negative/")]
+        sides = [c.mass[side].shares if side in c.mass else {} for side in Sign]
         rows.append(TableRow([c.choice.label, *(percent(shares.get(name)) for shares in sides for name in PARTS)]))
     return Table("By sign of the advantage", columns, [rows])
 
@@ -69,7 +70,7 @@ def removed_by_age(found: WhatIf, max_bands: int) -> Table | None:
     ages = found.comparisons[0].ages
     if len(ages) < 2 or len(found.comparisons) < 2:
         return None
-    columns = bands(ages, max_bands)
+    columns = wider(ages, max_bands)
     rows: list[TableRow] = []
     for c in found.comparisons[1:]:
         shares = [c.together(names).shares.get("removed") for names in columns.values()]
@@ -78,7 +79,7 @@ def removed_by_age(found: WhatIf, max_bands: int) -> Table | None:
         f"Share of the mass that {found.present} puts on tokens of these ages (updates between the version that "
         "sampled a token and the learner's) that an objective takes away."
     )
-    return Table("Removed, by age", [NAME, *map(Column, columns)], [rows], caption)
+    return Table("Removed, by age", [NAME, *(Column(band.label) for band in columns)], [rows], caption)
 
 
 def cosines(found: WhatIf) -> Table:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lagproof.data.metrics import Metric, merge
+from lagproof.data.metrics import Metrics, merge
 from lagproof.data.tokens import Counts, TokenBatch
 from lagproof.dumps.choices import Choice
 from lagproof.dumps.dump import Batch
@@ -69,7 +69,7 @@ class Tally:
         names = ("mass", "kept", "differs", "tokens")
         self.sums = {name: np.zeros((len(choices), NUM_CELLS)) for name in names}
         self.gram = np.zeros((len(choices), len(choices)))
-        self.metrics: list[list[Mapping[str, Metric]]] = [[] for _ in choices]
+        self.metrics: list[list[Metrics]] = [[] for _ in choices]
 
     def add(self, batch: Batch) -> None:
         """Weigh the tokens of a step."""
@@ -79,7 +79,7 @@ class Tally:
         ready: list[tuple[Objective, Counts | None]] = [(choice.objective, None) for choice in self.choices]
         if len(rows) > 1:
             ready = _ready(self.choices, tokens)
-        parts: list[list[Mapping[str, Metric]]] = [[] for _ in self.choices]
+        parts: list[list[Metrics]] = [[] for _ in self.choices]
         for piece in rows:
             weighed: list[Weighting] = []
             for choice, own, (objective, counts), part in zip(self.choices, tokens, ready, parts, strict=True):

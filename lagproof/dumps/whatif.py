@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from lagproof import objectives as rules
-from lagproof.data.metrics import Metric, Same, merge, values
+from lagproof.data.metrics import Metric, Metrics, Same, flat, merge
+from lagproof.data.slices import AgeBand, Key, Slice
 from lagproof.dumps.choices import Choice, beside, present_choice, with_rewards
 from lagproof.dumps.dump import Dump, read_dump
 from lagproof.dumps.findings import Finding, finding
 from lagproof.dumps.tally import Mass, Tally
 from lagproof.errors import InputError
-from lagproof.metrics.bins import groups
+from lagproof.metrics.bins import slices
 from lagproof.metrics.moves import Moves, moves
 
 
@@ -26,7 +27,7 @@ class Comparison:
         choice: what was compared.
         differs: share of the tokens whose weight differs.
         cosine: of the two vectors of weights, ``None`` if one of them is 0.
-        mass: of all tokens under ``""``, of ``positive/``, ``negative/`` and ``age_7/``.
+        mass: of all tokens under ``None``, and of each sign and age.
         stats: the objective's own numbers over all tokens: clipped shares, SAT's ``q``, ...
         finding: what can be said of it in particular.
     """
@@ -34,17 +35,17 @@ class Comparison:
     choice: Choice
     differs: float
     cosine: float | None
-    mass: Mapping[str, Mass]
+    mass: Mapping[Slice | None, Mass]
     stats: Mapping[str, float]
     finding: Finding | None
 
     @property
-    def ages(self) -> list[str]:
-        """The groups by age, the youngest first."""
-        return [name for name in self.mass if name.startswith("age_")]
+    def ages(self) -> list[AgeBand]:
+        """The youngest first."""
+        return [part for part in self.mass if isinstance(part, AgeBand)]
 
-    def together(self, names: Sequence[str]) -> Mass:
-        """The mass of several groups; it adds up."""
+    def together(self, names: Sequence[Slice]) -> Mass:
+        """The mass of several parts; it adds up."""
         found = [self.mass[name] for name in names if name in self.mass]
         return Mass(*(sum(getattr(m, what) for m in found) for what in ("present", "other", "kept")))
 
@@ -55,8 +56,8 @@ class Comparison:
             "reduction": self.choice.reduction,
             "differs": self.differs,
             "cosine": self.cosine,
-            **self.mass[""].shares,
-            "groups": {name.rstrip("/"): {**m.shares, "mass": m.other} for name, m in self.mass.items() if name},
+            **self.mass[None].shares,
+            "groups": {of.flat: {**m.shares, "mass": m.other} for of, m in self.mass.items() if of is not None},
             "stats": dict(self.stats),
             "finding": None if self.finding is None else {"sentence": self.finding.sentence, **self.finding.numbers},
         }
@@ -156,16 +157,14 @@ def _comparisons(tally: Tally, dump: Dump) -> list[Comparison]:
             choice=choice,
             differs=tally.differs[k],
             cosine=tally.cosines[0][k],
-            mass={
-                name: tally.mass(k, chosen) for name, chosen in groups(tally.sums["tokens"][k], by_age=by_age).items()
-            },
-            stats=values(merge(_of_no_step(part) for part in tally.metrics[k])),
+            mass={of: tally.mass(k, chosen) for of, chosen in slices(tally.sums["tokens"][k], by_age=by_age).items()},
+            stats=flat(merge(_of_no_step(part) for part in tally.metrics[k])),
             finding=finding(choice.objective, tokens, tally.metrics[k]),
         )
         for k, choice in enumerate(tally.choices)
     ]
 
 
-def _of_no_step(metrics: Mapping[str, Metric]) -> dict[str, Metric]:
+def _of_no_step(metrics: Metrics) -> dict[Key, Metric]:
     """Without the numbers that belong to one step (a batch quantile)."""
     return {name: metric for name, metric in metrics.items() if not isinstance(metric, Same)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lagproof.data.slices import Sign
 from lagproof.dumps.tally import Mass
 from lagproof.dumps.whatif import Comparison, WhatIf
 
@@ -54,7 +55,7 @@ def _rejected(c: Comparison) -> str:
 
 
 def _fate(c: Comparison) -> str:
-    shares = c.mass[""].shares
+    shares = c.mass[None].shares
     if not shares:
         return ""
     removed, added = (
@@ -67,7 +68,7 @@ def _fate(c: Comparison) -> str:
 def _side(c: Comparison, name: str) -> str:
     """Where it is nearly all of one sign."""
     nothing = Mass(0.0, 0.0, 0.0)
-    up, down = (c.mass.get(f"{side}/", nothing).shares.get(name, 0.0) for side in ("positive", "negative"))
+    up, down = (c.mass.get(sign, nothing).shares.get(name, 0.0) for sign in Sign)
     if max(up, down) < WORTH_SAYING or max(up, down) < ONE_SIDED * min(up, down):
         return ""
     larger = "A > 0" if up > down else "A < 0"

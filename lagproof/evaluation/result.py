@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from lagproof.data.samples import Finish
+from lagproof.data.slices import Key, OfTask
 from lagproof.evaluation.statistics import Interval, bootstrap, majority, pass_at_k
 
 
@@ -178,13 +179,14 @@ class EvalResult:
             parts.setdefault(problem.task, []).append(problem)
         return {task: EvalResult(self.k, part, self.seed, self.resamples) for task, part in parts.items()}
 
-    def metrics(self) -> dict[str, float]:
-        """Flat numbers for a line of metrics; of a mixture also ``eval/<task>/...``. What has no data is absent."""
-        parts = self.by_task()
-        named = {"eval": self} | ({f"eval/{task}": part for task, part in parts.items()} if len(parts) > 1 else {})
+    def metrics(self) -> dict[Key, float]:
+        """Numbers for a line of metrics; of a mixture also those of each task. What has no data is absent."""
+        tasks = self.by_task()
+        parts: dict[OfTask | None, EvalResult] = {None: self}
+        parts |= {OfTask(task): part for task, part in tasks.items()} if len(tasks) > 1 else {}
         values = {
-            f"{prefix}/{name}": value
-            for prefix, result in named.items()
+            Key(f"eval/{name}", of): value
+            for of, result in parts.items()
             for name, value in (
                 ("accuracy", result.accuracy),
                 ("response_tokens", result.response_tokens),
@@ -193,7 +195,7 @@ class EvalResult:
                 ("skipped", result.skipped or None),
             )
         }
-        return {name: float(value) for name, value in values.items() if value is not None}
+        return {key: float(value) for key, value in values.items() if value is not None}
 
     def summary(self) -> dict[str, Any]:
         """Every number for a file or a table; ``None`` where there is no data."""

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from multiprocessing.connection import Connection
@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from lagproof.config import Config
+from lagproof.data.rows import Row
 from lagproof.errors import InterruptedRunError, LagproofError, RunStoppedError
 
-SHOWN = ("step", "reward", "d_bar", "eval/accuracy")
+SHOWN = ("reward", "d_bar", "eval/accuracy")
 """What of a row travels to the parent."""
 
 
@@ -75,15 +76,16 @@ def _attempt(connection: Connection, train: str, job: Job) -> tuple[Ending, str]
     return Ending.FINISHED, str(result.reason)
 
 
-def _reporter(connection: Connection) -> Callable[[Mapping[str, Any]], None]:
+def _reporter(connection: Connection) -> Callable[[Row], None]:
     """Send each step; a message in the pipe, or a parent that is gone, is a request to stop: the run hears Ctrl-C."""
     asked = False
 
-    def report(row: Mapping[str, Any]) -> None:
+    def report(row: Row) -> None:
         nonlocal asked
         gone = False
         try:
-            connection.send({name: row[name] for name in SHOWN if name in row})
+            shown = {name: value for name in SHOWN if (value := row.get(name)) is not None}
+            connection.send({"step": row.step, **shown})
         except OSError:
             gone = True
         if not asked and (gone or connection.poll()):

@@ -11,6 +11,7 @@ from transformers import PreTrainedModel
 
 from lagproof.data.batch import Batch
 from lagproof.data.metrics import Metric
+from lagproof.data.slices import Key
 from lagproof.learner.batching import items, micro_batches
 from lagproof.metrics.attribution import attribution, links
 from lagproof.models.layout import Layout, layout
@@ -25,7 +26,7 @@ def probe(
     temperature: float,
     responses: int,
     budget_tokens: int,
-) -> dict[str, Metric]:
+) -> dict[Key, Metric]:
     """Split the log-ratios of the first responses of a batch; see :mod:`lagproof.metrics.attribution`.
 
     Args:

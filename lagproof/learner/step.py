@@ -11,7 +11,8 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from lagproof.data.batch import Batch
-from lagproof.data.metrics import Mean, Metric, Sum, merge
+from lagproof.data.metrics import Mean, Metric, Sum, merge, over
+from lagproof.data.slices import Key
 from lagproof.data.tokens import Counts, TokenBatch
 from lagproof.learner.batching import MicroBatch, items, micro_batches
 from lagproof.learner.optimization import Optimization
@@ -61,7 +62,7 @@ class StepResult:
     """
 
     outcome: Outcome
-    metrics: dict[str, Metric]
+    metrics: dict[Key, Metric]
     batch: Batch
 
 
@@ -85,7 +86,7 @@ class _Pass:
         seen: responses and tokens that could be scored.
     """
 
-    parts: list[dict[str, Metric]]
+    parts: list[dict[Key, Metric]]
     logp: Tensor
     applied: Applied
     seen: Counts
@@ -146,7 +147,7 @@ class Learner:
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.config.grad_clip)
         is_finite = done.seen.num_tokens > 0 and bool(torch.isfinite(norm))
         if is_finite:
-            done.parts.append({"grad_norm": Mean(float(norm), 1)})
+            done.parts.append(over({"grad_norm": Mean(float(norm), 1)}))
             self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         return (Outcome.TRAINED if is_finite else Outcome.NON_FINITE), done
@@ -154,7 +155,7 @@ class Learner:
     def _accumulate(self, objective: Objective, counts: Counts, tokens: TokenBatch, pieces: Sequence[_Piece]) -> _Pass:
         """Gradients of the whole batch, micro-batch by micro-batch."""
         self.optimizer.zero_grad(set_to_none=True)
-        parts: list[dict[str, Metric]] = []
+        parts: list[dict[Key, Metric]] = []
         logp = torch.full_like(tokens.advantage, torch.nan)
         weight, scorable = torch.zeros_like(logp), torch.zeros_like(logp, dtype=torch.bool)
         seen = Counts(0, 0)
@@ -173,8 +174,7 @@ class Learner:
             parts.append(
                 {
                     **weighting.metrics,
-                    "loss": Sum(float(loss.detach())),
-                    "entropy": Mean(float(entropy.sum()), len(entropy)),
+                    **over({"loss": Sum(float(loss.detach())), "entropy": Mean(float(entropy.sum()), len(entropy))}),
                 }
             )
         return _Pass(parts, logp, Applied(weight, scorable, self.recipe.reduction, counts), seen)
@@ -204,10 +204,12 @@ def _expected_counts(tokens: TokenBatch, objective: Objective) -> Counts:
     return _counts(ok, tokens)
 
 
-def _reward_metrics(reward: Tensor, tied: Tensor) -> dict[str, Metric]:
+def _reward_metrics(reward: Tensor, tied: Tensor) -> dict[Key, Metric]:
     scored = reward[~reward.isnan()]
-    return {
-        "reward": Mean(float(scored.sum()), len(scored)),
-        "unscored": Sum(len(reward) - len(scored)),
-        "signal_groups": Mean(float((~tied).sum()), len(tied)),
-    }
+    return over(
+        {
+            "reward": Mean(float(scored.sum()), len(scored)),
+            "unscored": Sum(len(reward) - len(scored)),
+            "signal_groups": Mean(float((~tied).sum()), len(tied)),
+        }
+    )

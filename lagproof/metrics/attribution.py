@@ -16,7 +16,8 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from lagproof.data.metrics import Maximum, Mean, Metric, Sum
+from lagproof.data.metrics import Maximum, Mean, Metric, Sum, over
+from lagproof.data.slices import Key
 
 
 def links(names: Sequence[str], chain: Sequence[Tensor]) -> dict[str, Tensor]:
@@ -31,7 +32,7 @@ def links(names: Sequence[str], chain: Sequence[Tensor]) -> dict[str, Tensor]:
     return {name: before - after for name, before, after in zip(names, wide, wide[1:], strict=False)}
 
 
-def attribution(parts: Mapping[str, Tensor]) -> dict[str, Metric]:
+def attribution(parts: Mapping[str, Tensor]) -> dict[Key, Metric]:
     """What each part adds to ``d_bar``, over the tokens for which all parts are known.
 
     * ``probe/{name}``: mean of ``sign(d) part``; over the names these add up to ``probe/d_bar``.
@@ -53,4 +54,4 @@ def attribution(parts: Mapping[str, Tensor]) -> dict[str, Metric]:
         out[f"probe/{name}_abs"] = Mean(float(part.abs().sum()), n)
         if n:
             out[f"probe/{name}_max"] = Maximum(float(part.abs().max()))
-    return out
+    return over(out)

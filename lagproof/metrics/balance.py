@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lagproof.data.metrics import Mean, Metric
+from lagproof.data.metrics import Mean, Metric, over
+from lagproof.data.slices import Key
 from lagproof.data.tokens import TokenBatch
 from lagproof.metrics.bins import run_sums, starts
 
 
-def balance(tokens: TokenBatch) -> dict[str, Metric]:
+def balance(tokens: TokenBatch) -> dict[Key, Metric]:
     """Scales and loss masses of the two signs, from ``S_g = mean_t -log pi`` of each response, nats.
 
     * ``scale_positive``, ``scale_negative``: mean of ``S_g`` over the responses of that sign.
@@ -40,7 +41,7 @@ def balance(tokens: TokenBatch) -> dict[str, Metric]:
         totals[side] = float(mass[chosen].sum())
         out[f"loss_mass_{side}"] = Mean(totals[side], num_responses)
     out["loss_mass_ratio"] = Mean(totals["negative"], totals["positive"])
-    return out
+    return over(out)
 
 
 def _by_response(response: NDArray[Any], num_responses: int, *x: NDArray[Any]) -> list[NDArray[np.float64]]:

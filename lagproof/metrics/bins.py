@@ -1,4 +1,4 @@
-"""Tokens by sign of the advantage and by age: a small table of cells, of which every group of tokens is a union."""
+"""Tokens by sign of the advantage and by age: a small table of cells, of which every part of a batch is a union."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from lagproof.data.slices import AgeBand, Sign, Slice
 from lagproof.data.tokens import TokenBatch
 from lagproof.errors import InputError
 
@@ -19,12 +20,12 @@ EXACT_AGES = 32
 
 _AGE_BINS = EXACT_AGES + 32
 NUM_CELLS = 3 * _AGE_BINS
-_SIGNS = {0: "negative", 2: "positive"}
+_SIGNS = {0: Sign.NEGATIVE, 2: Sign.POSITIVE}
 _EVERY = np.arange(NUM_CELLS)
 _FEW_RUNS = 1 / 16
 """Runs a token below which whole runs are copied, and not tokens one by one."""
 
-Group = NDArray[np.intp]
+CellNumbers = NDArray[np.intp]
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,45 +111,40 @@ def cells(tokens: TokenBatch, version: int | None) -> Cells:
     return Cells(cell.add_(age.to(torch.uint8), alpha=3).cpu().numpy())
 
 
-def groups(counts: NDArray[Any], *, by_age: bool) -> Mapping[str, Group]:
-    """The cells of each group of tokens by the prefix of its names: all of them, each sign, each bin of ages.
+def slices(counts: NDArray[Any], *, by_age: bool) -> Mapping[Slice | None, CellNumbers]:
+    """The cells of each part of the tokens: all of them, each sign, each bin of ages.
 
     Args:
-        counts: tokens of each cell; a group without any is left out, but for the one of all tokens.
+        counts: tokens of each cell; a part without any is left out, but for all of them.
         by_age: whether ages were known when the cells were assigned.
     """
     table = _EVERY.reshape(_AGE_BINS, 3)
     has = counts.reshape(_AGE_BINS, 3) != 0
-    out = {"": _EVERY}
-    out |= {f"{name}/": table[:, sign] for sign, name in _SIGNS.items() if has[:, sign].any()}
+    out: dict[Slice | None, CellNumbers] = {None: _EVERY}
+    out |= {sign: table[:, column] for column, sign in _SIGNS.items() if has[:, column].any()}
     if by_age:
-        out |= {f"{age_name(b)}/": table[b] for b in np.flatnonzero(has.any(axis=1)).tolist()}
+        out |= {age_band(b): table[b] for b in np.flatnonzero(has.any(axis=1)).tolist()}
     return out
 
 
-def age_name(number: int) -> str:
-    """``age_7`` or ``age_32-63``, by the number of the bin."""
+def age_band(number: int) -> AgeBand:
+    """The ages in the bin with this number."""
     if number < EXACT_AGES:
-        return f"age_{number}"
+        return AgeBand(number, number)
     first = EXACT_AGES << (number - EXACT_AGES)
-    return f"age_{first}-{2 * first - 1}"
+    return AgeBand(first, 2 * first - 1)
 
 
-def bands(ages: Sequence[str], at_most: int) -> dict[str, list[str]]:
-    """Neighbouring ages together where there are many, by what they are called: ``0-1``, ``7``.
+def wider(ages: Sequence[AgeBand], at_most: int) -> dict[AgeBand, list[AgeBand]]:
+    """Neighbouring ages together where there are many: the bands and what each is made of.
 
     Args:
-        ages: prefixes of names as :func:`groups` gives them, the youngest first: ``age_0/``, ``age_32-63/``.
+        ages: the youngest first.
         at_most: so many bands.
     """
     size = -(-len(ages) // at_most)
     parts = [list(ages[i : i + size]) for i in range(0, len(ages), size)]
-    return {_span(part): part for part in parts}
-
-
-def _span(ages: Sequence[str]) -> str:
-    first, last = (name.removeprefix("age_").rstrip("/").split("-") for name in (ages[0], ages[-1]))
-    return first[0] if first[0] == last[-1] else f"{first[0]}-{last[-1]}"
+    return {AgeBand(part[0].first, part[-1].last): part for part in parts}
 
 
 def starts(x: NDArray[Any]) -> NDArray[np.intp]:

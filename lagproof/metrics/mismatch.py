@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lagproof.data.distribution import Distribution
-from lagproof.data.metrics import EffectiveSize, Maximum, Mean, Metric, Sum, values
+from lagproof.data.metrics import EffectiveSize, Maximum, Mean, Metric, Sum, flat, over
+from lagproof.data.slices import Key, Sign
 from lagproof.data.tokens import Counts, TokenBatch
 from lagproof.errors import InputError
-from lagproof.metrics.bins import NUM_CELLS, Cells, Group, cells, groups
+from lagproof.metrics.bins import NUM_CELLS, CellNumbers, Cells, cells, slices
 from lagproof.objectives.reduction import Reduction
 from lagproof.tensors.ratio import LOG_RATIO_BOUND, overflows
 from lagproof.tensors.segments import segment_count
@@ -48,8 +49,8 @@ def mismatch(tokens: TokenBatch, version: int | None = None) -> dict[str, float]
     """The mismatch of some tokens as plain floats; every name, its formula and its healthy range: ``docs/metrics.md``.
 
     ``d_bar k1 k3 tv chi2 ess abs_d_q50 abs_d_q90 abs_d_q99 abs_d_q999 abs_d_max`` and the number of ``tokens`` they
-    are over; the same under ``positive/`` and ``negative/`` for the sign of the advantage and, with ``version``, under
-    ``age_0/``, ``age_1/``, ... A group without a token has no names.
+    are over; the same under ``sign/positive/`` and ``sign/negative/`` for the sign of the advantage and,
+    with ``version``, under ``age/0/``, ``age/1/``, ... A part without a token has no names.
 
     Args:
         tokens: of one optimiser step, or of many.
@@ -63,12 +64,12 @@ def mismatch(tokens: TokenBatch, version: int | None = None) -> dict[str, float]
             "sampler_logp is missing: mismatch compares the policy with the sampler; "
             "pass the engine's log-probabilities of the sampled tokens"
         )
-    return values(mismatch_metrics(tokens, version))
+    return flat(mismatch_metrics(tokens, version))
 
 
 def mismatch_metrics(
     tokens: TokenBatch, version: int | None = None, applied: Applied | None = None
-) -> dict[str, Metric]:
+) -> dict[Key, Metric]:
     """As :func:`mismatch`, as typed values that merge over micro-batches, ranks and steps.
 
     Args:
@@ -107,7 +108,7 @@ class _Table:
         for name, value in x.items():
             self.sums[name] += cell.sums(value.cpu().numpy())
 
-    def of(self, name: str, chosen: Group) -> float:
+    def of(self, name: str, chosen: CellNumbers) -> float:
         return float(self.sums[name][chosen].sum())
 
 
@@ -159,35 +160,41 @@ def _weigh(table: _Table, chunk: TokenBatch, cell: Cells, given: tuple[Tensor, T
     table.add(cell, mass=weight.abs(), used=used, used_square=used.square(), num_used=has_sign)
 
 
-def _mass(table: _Table, *, by_age: bool) -> dict[str, Metric]:
+def _mass(table: _Table, *, by_age: bool) -> dict[Key, Metric]:
     """By sign, of all tokens and of each bin of ages."""
-    out: dict[str, Metric] = {}
-    for prefix, chosen in groups(table.sums["mass"], by_age=by_age).items():
+    out: dict[Key, Metric] = {}
+    for part, chosen in slices(table.sums["mass"], by_age=by_age).items():
         negative, positive = (table.of("mass", chosen[chosen % 3 == sign]) for sign in (0, 2))
-        if prefix not in ("positive/", "negative/"):
-            out |= {f"{prefix}mass_positive": Sum(positive), f"{prefix}mass_negative": Sum(negative)}
-        if not prefix:
-            out["mass_ratio"] = Mean(negative, positive)
+        if not isinstance(part, Sign):
+            out |= over({"mass_positive": Sum(positive), "mass_negative": Sum(negative)}, part)
+        if part is None:
+            out |= over({"mass_ratio": Mean(negative, positive)})
     return out
 
 
-def _mismatch(table: _Table, num_tokens: int, *, by_age: bool) -> dict[str, Metric]:
+def _mismatch(table: _Table, num_tokens: int, *, by_age: bool) -> dict[Key, Metric]:
     size = {c: np.concatenate(parts) for c, parts in table.size.items()}
-    out: dict[str, Metric] = {}
-    for prefix, chosen in groups(table.sums["n"], by_age=by_age).items():
+    out: dict[Key, Metric] = {}
+    for part, chosen in slices(table.sums["n"], by_age=by_age).items():
         n = int(table.of("n", chosen))
         size_sum, d, e, abs_e, square_e = (table.of(x, chosen) for x in ("size", "d", "e", "abs_e", "square_e"))
-        out[f"{prefix}tokens"] = Sum(n)
-        out[f"{prefix}d_bar"] = Mean(size_sum, n)
-        out[f"{prefix}k1"] = Mean(-d, n)
-        out[f"{prefix}k3"] = Mean(e - d, n)
-        out[f"{prefix}tv"] = Mean(0.5 * abs_e, n)
-        out[f"{prefix}chi2"] = Mean(square_e + 2.0 * e, n)  # r^2 - 1 = e^2 + 2 e
-        out[f"{prefix}ess"] = EffectiveSize(n + e, n + 2.0 * e + square_e, n)
-        out[f"{prefix}abs_d"] = Distribution(tuple(size[c] for c in chosen.tolist() if c in size))
+        named: dict[str, Metric] = {
+            "tokens": Sum(n),
+            "d_bar": Mean(size_sum, n),
+            "k1": Mean(-d, n),
+            "k3": Mean(e - d, n),
+            "tv": Mean(0.5 * abs_e, n),
+            "chi2": Mean(square_e + 2.0 * e, n),  # r^2 - 1 = e^2 + 2 e
+            "ess": EffectiveSize(n + e, n + 2.0 * e + square_e, n),
+            "abs_d": Distribution(tuple(size[c] for c in chosen.tolist() if c in size)),
+        }
         if "used" in table.sums:
             used = [table.of(name, chosen) for name in ("used", "used_square", "num_used")]
-            out[f"{prefix}ess_applied"] = EffectiveSize(used[0], used[1], int(used[2]))
-    out["dropped_tokens"] = Sum(num_tokens - int(table.sums["n"].sum()))
-    out |= {"ratio_overflow": Sum(table.overflow), "ratio_max": Maximum(table.ratio_max)}
-    return out
+            named["ess_applied"] = EffectiveSize(used[0], used[1], int(used[2]))
+        out |= over(named, part)
+    of_all: dict[str, Metric] = {
+        "dropped_tokens": Sum(num_tokens - int(table.sums["n"].sum())),
+        "ratio_overflow": Sum(table.overflow),
+        "ratio_max": Maximum(table.ratio_max),
+    }
+    return out | over(of_all)

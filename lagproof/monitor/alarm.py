@@ -7,11 +7,12 @@ row of a batch that made none (``outcome``) is part of none, and only the rule a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from lagproof.data.rows import Row
 from lagproof.monitor.history import History
 from lagproof.monitor.thresholds import Thresholds
 
@@ -236,7 +237,7 @@ def _waiting(look: Look, side: str, other: str) -> Finding | None:
 
 def non_finite(look: Look) -> Finding | None:
     """A step was given up because its gradient was not finite."""
-    if look.history.row.get("outcome") != "non_finite":
+    if look.history.row.outcome != "non_finite":
         return None
     return Finding(Severity.RED, "a gradient was not finite: the step was given up and the weights are as they were")
 
@@ -273,7 +274,7 @@ class Monitor:
         self._look = Look(config, History(config.window))
         self._worst: dict[str, Severity] = {}
 
-    def observe(self, row: Mapping[str, Any]) -> list[Alarm]:
+    def observe(self, row: Row) -> list[Alarm]:
         """What the next row of ``metrics.jsonl`` makes ring."""
         self._look.history.add(row)
         out: list[Alarm] = []
@@ -282,11 +283,11 @@ class Monitor:
             if found is None or _RANK[found.severity] <= _RANK[self._worst.get(name)]:
                 continue
             self._worst[name] = found.severity
-            out.append(Alarm(int(row["step"]), name, found.severity, found.sentence))
+            out.append(Alarm(row.step, name, found.severity, found.sentence))
         return out
 
 
-def alarms(rows: Iterable[Mapping[str, Any]], config: Thresholds) -> list[Alarm]:
+def alarms(rows: Iterable[Row], config: Thresholds) -> list[Alarm]:
     """Every alarm of a history, in the order in which they ring."""
     monitor = Monitor(config)
     return [alarm for row in rows for alarm in monitor.observe(row)]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+
+from lagproof.data.rows import Row
 
 
 @dataclass
@@ -41,17 +41,17 @@ class History:
     """The rows so far, as far as a rule looks back."""
 
     window: int
-    row: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    row: Row = field(default_factory=lambda: Row(0))
     series: dict[str, Series] = field(default_factory=dict[str, Series])
 
-    def add(self, row: Mapping[str, Any]) -> None:
+    def add(self, row: Row) -> None:
         """The next row; one with an ``outcome`` made no step, and is part of no window."""
         self.row = row
-        if "outcome" in row:
+        if row.outcome is not None:
             return
-        for name, value in {**row, **_derived(row)}.items():
-            if isinstance(value, int | float) and not isinstance(value, bool) and not name.startswith(_UNUSED):
-                self.series.setdefault(name, Series(deque(maxlen=self.window))).add(float(value))
+        of_all = {key.name: value for key, value in row.values.items() if key.of is None}
+        for name, value in {**of_all, **_derived(row)}.items():
+            self.series.setdefault(name, Series(deque(maxlen=self.window))).add(value)
 
     def mean(self, name: str) -> float | None:
         """Over the last window of rows that have it; ``None`` where there is no full one."""
@@ -64,12 +64,7 @@ class History:
         return self.series[name].peak if name in self.series else None
 
 
-_UNUSED = ("age_", "positive/", "negative/", "eval/")
-
-
-def _derived(row: Mapping[str, Any]) -> dict[str, float]:
+def _derived(row: Row) -> dict[str, float]:
     """Numbers that rules judge and rows do not hold."""
-    out: dict[str, float] = {}
-    if "clipped_high" in row or "clipped_low" in row:
-        out["clipped"] = row.get("clipped_high", 0.0) + row.get("clipped_low", 0.0)
-    return out
+    high, low = row.get("clipped_high"), row.get("clipped_low")
+    return {} if high is None and low is None else {"clipped": (high or 0.0) + (low or 0.0)}

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 import torch
 from torch import Tensor
 
-from lagproof.data.metrics import Maximum, Mean, Metric, Sum, merge, values
+from lagproof.data.metrics import Maximum, Mean, Metric, Metrics, Sum, flat, merge, over
 from lagproof.data.tokens import Counts, TokenBatch
 from lagproof.errors import InputError
 from lagproof.objectives.reduction import Reduction, reduction
@@ -172,7 +172,7 @@ class Weighting:
     contribution: Float[Tensor, " N"]
     scorable: Bool[Tensor, " N"]
     counts: Counts
-    metrics: Mapping[str, Metric]
+    metrics: Metrics
 
     @cached_property
     def value(self) -> float:
@@ -182,7 +182,7 @@ class Weighting:
     @property
     def stats(self) -> dict[str, float]:
         """The metrics as plain floats; one without data is left out."""
-        return values(self.metrics)
+        return flat(self.metrics)
 
     def loss(self, policy_logp: Float[Tensor, " n"], rows: slice | Tensor | None = None) -> Float[Tensor, ""]:
         """A scalar to call ``backward`` on: its value is ``-J`` and its gradient is ``-weight``.
@@ -277,7 +277,7 @@ class Objective(ABC):
             contribution=spread(contribution),
             scorable=scorable,
             counts=used,
-            metrics={**metrics, "dropped_tokens": Sum(len(tokens) - len(scored.policy_logp))},
+            metrics=over({**metrics, "dropped_tokens": Sum(len(tokens) - len(scored.policy_logp))}),
         )
 
     def _weigh(self, scored: Scored, how: Reduction, counts: Counts) -> tuple[Tensor, Tensor, dict[str, Metric]]:

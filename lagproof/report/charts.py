@@ -235,10 +235,10 @@ def heat(cells: Sequence[HeatCell], *, last_step: int, alarms: Alarms = ()) -> S
     low, high = domain
     stops = [low * (high / low) ** (i / (colours.NUM_HEAT - 1)) for i in range(colours.NUM_HEAT)]
     rows = [
-        {"s": c.first - 0.5, "e": c.last + 0.5, "age": c.age, "v": short(c.d_bar), "n": c.tokens, "f": c.first}
+        {"s": c.first - 0.5, "e": c.last + 0.5, "age": c.age.label, "v": short(c.d_bar), "n": c.tokens, "f": c.first}
         for c in cells
     ]
-    ages = sorted({cell.age for cell in cells}, key=lambda age: int(age.partition("-")[0]))
+    ages = [age.label for age in sorted({cell.age for cell in cells})]
     legend = alt.Legend(
         orient="top", title="mean |log-ratio|, nats", format="~g", gradientLength=160, gradientThickness=8
     )

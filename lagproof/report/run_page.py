@@ -166,7 +166,7 @@ ONE_PROCESS = "One process samples and learns in turn, so neither side waits for
 
 
 def _time(run: RunData) -> Figure | None:
-    waits = any(name in row for row in run.rows for name in WAITS)
+    waits = any(row.get(name) is not None for row in run.rows for name in WAITS)
     found = _row(run, "Time", "" if waits else ONE_PROCESS, TIME)
     spent = series.time_spent(run)
     if found is None or spent is None:

@@ -6,18 +6,18 @@ a step without a part counts as 0 there; a mean over tokens (``d_bar``) becomes 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from lagproof.metrics.bins import bands
+from lagproof.data.rows import Row
+from lagproof.data.slices import AgeBand, Key
+from lagproof.metrics.bins import wider
 from lagproof.metrics.tail import Tail, merged
 from lagproof.runs.lags import LagName
 from lagproof.runs.reading import RunData
@@ -29,7 +29,6 @@ MIN_CURVE_POINTS = 24
 MAX_STACK_POINTS = 100
 MAX_COLUMNS = 80
 MAX_BANDS = 8
-AGE = re.compile(r"age_(\d+(?:-\d+)?)/(.+)")
 
 TIME = {
     "sampling": ("time/sample_s",),
@@ -122,14 +121,14 @@ class HeatCell:
 
     Attributes:
         first, last: steps, both included.
-        age: as ``metrics.jsonl`` names it: ``7``, ``32-63``.
+        age: of the tokens.
         d_bar: nats.
         tokens: behind it; 0 where the run did not count them.
     """
 
     first: int
     last: int
-    age: str
+    age: AgeBand
     d_bar: float
     tokens: int
 
@@ -186,12 +185,13 @@ def _means(single: Iterable[Curve]) -> Iterable[Curve]:
 
 def sources(run: RunData) -> Stack | None:
     """What policy update and engine add to ``d_bar`` at the steps with a probe; ``None`` without probes."""
-    return _stack(run, SOURCES, lambda row: "probe/policy" in row)
+    return _stack(run, _of_all(SOURCES), lambda row: row.get("probe/policy") is not None)
 
 
 def time_spent(run: RunData) -> Stack | None:
     """Seconds a step by what they went into, ``other`` being what is left of the step; ``None`` without times."""
-    found = _stack(run, TIME | {STEP_TIME: (STEP_TIME,)}, lambda row: row["step"] > 0 and STEP_TIME in row)
+    members = _of_all(TIME | {STEP_TIME: (STEP_TIME,)})
+    found = _stack(run, members, lambda row: row.step > 0 and row.get(STEP_TIME) is not None)
     if found is None:
         return None
     layers = [layer for layer in found.layers if layer.label != STEP_TIME]
@@ -205,15 +205,14 @@ def mass_by_age(run: RunData) -> tuple[Stack, Stack] | None:
 
     A band holds equally many of the ages that occur, so that a schedule with ages from 8 to 15 shows more than one.
     """
-    names = {name for row in run.rows for name in row}
-    ages = sorted({m[1] for name in names if (m := AGE.fullmatch(name)) and m[2] in SIDES}, key=_youngest)
+    ages = sorted({age for row in run.rows for side in SIDES for age in row.slices(AgeBand, side)})
     if not ages:
         return None
-    members = bands([f"age_{age}/" for age in ages], MAX_BANDS)
+    bands = wider(ages, MAX_BANDS)
     sides: list[Stack] = []
     for side in SIDES:
-        of_side = {f"age {band}": [f"{age}{side}" for age in names] for band, names in members.items()}
-        stack = _stack(run, of_side, lambda row: any(side in row for side in SIDES), keep_empty=True)
+        members = {f"age {band.label}": [Key(side, age) for age in parts] for band, parts in bands.items()}
+        stack = _stack(run, members, lambda row: any(row.get(side) is not None for side in SIDES), keep_empty=True)
         if stack is None:
             return None
         sides.append(stack)
@@ -222,29 +221,28 @@ def mass_by_age(run: RunData) -> tuple[Stack, Stack] | None:
 
 def d_bar_by_age(run: RunData) -> list[HeatCell]:
     """``d_bar`` by age over steps, in the order of steps and ages."""
-    rows = [row for row in run.rows if row["step"] > 0]
+    rows = [row for row in run.rows if row.step > 0]
     size = max(1, -(-len(rows) // MAX_COLUMNS))
     cells: list[HeatCell] = []
     for start in range(0, len(rows), size):
         block = rows[start : start + size]
-        found: dict[tuple[int, str], list[tuple[float, int]]] = {}
+        found: dict[AgeBand, list[tuple[float, int]]] = {}
         for row in block:
-            for name, value in row.items():
-                match = AGE.fullmatch(name)
-                if match and match[2] == "d_bar" and np.isfinite(value):
-                    tokens = int(row.get(f"age_{match[1]}/tokens", 0))
-                    found.setdefault((_youngest(match[1]), match[1]), []).append((value, tokens))
-        for youngest, age in sorted(found):
-            d_bars, counts = zip(*found[youngest, age], strict=True)
+            for age in row.slices(AgeBand, "d_bar"):
+                d_bar, tokens = row.get("d_bar", age), int(row.get("tokens", age) or 0)
+                assert d_bar is not None
+                found.setdefault(age, []).append((d_bar, tokens))
+        for age in sorted(found):
+            d_bars, counts = zip(*found[age], strict=True)
             mean = float(np.average(d_bars, weights=counts if sum(counts) else None))
-            cells.append(HeatCell(block[0]["step"], block[-1]["step"], age, mean, sum(counts)))
+            cells.append(HeatCell(block[0].step, block[-1].step, age, mean, sum(counts)))
     return cells
 
 
 def _stack(
     run: RunData,
-    members: Mapping[str, Sequence[str]],
-    has: Callable[[Mapping[str, Any]], bool],
+    members: Mapping[str, Sequence[Key]],
+    has: Callable[[Row], bool],
     *,
     keep_empty: bool = False,
 ) -> Stack | None:
@@ -257,21 +255,15 @@ def _stack(
     counts = np.diff(np.append(starts, len(rows)))
     layers: list[Layer] = []
     for label, names in members.items():
-        if keep_empty or any(name in row for row in rows for name in names):
-            values = np.array([sum(_number(row.get(name)) for name in names) for row in rows], dtype=np.float64)
+        if keep_empty or any(key in row.values for row in rows for key in names):
+            values = np.array([sum(row.values.get(key, 0.0) for key in names) for row in rows], dtype=np.float64)
             layers.append(Layer(label, tuple((np.add.reduceat(values, starts) / counts).tolist())))
-    steps = np.array([row["step"] for row in rows], dtype=np.float64)
+    steps = np.array([row.step for row in rows], dtype=np.float64)
     return Stack(tuple((np.add.reduceat(steps, starts) / counts).tolist()), tuple(layers))
 
 
-def _number(value: object) -> float:
-    """0 for what is absent or not finite."""
-    return float(value) if isinstance(value, int | float) and np.isfinite(value) else 0.0
-
-
-def _youngest(age: str) -> int:
-    """The lower end of ``7`` or ``32-63``."""
-    return int(age.partition("-")[0])
+def _of_all(members: Mapping[str, Sequence[str]]) -> dict[str, list[Key]]:
+    return {label: [Key(name) for name in names] for label, names in members.items()}
 
 
 def tail(run: RunData) -> tuple[Tail | None, list[str]]:

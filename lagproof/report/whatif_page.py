@@ -6,11 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from lagproof.data.slices import Sign
 from lagproof.dumps import tables
 from lagproof.dumps.findings import HIGH, LOW, limits
 from lagproof.dumps.whatif import Comparison, WhatIf
 from lagproof.dumps.words import verdicts
-from lagproof.metrics.bins import bands
+from lagproof.metrics.bins import wider
 from lagproof.metrics.tail import Tail
 from lagproof.objectives.clip import Clip, Level
 from lagproof.report import charts, colours
@@ -57,7 +58,7 @@ def _changed(found: WhatIf) -> Figure:
     others = found.comparisons[1:]
     sides = {
         heading: {c.choice.label: c.mass[name].shares if name in c.mass else {} for c in others}
-        for name, heading in (("positive/", "Advantage > 0"), ("negative/", "Advantage < 0"))
+        for name, heading in ((Sign.POSITIVE, "Advantage > 0"), (Sign.NEGATIVE, "Advantage < 0"))
         if any(name in c.mass for c in found.comparisons)
     }
     domain = charts.bar_domain(sides.values())
@@ -75,13 +76,18 @@ def _by_age(found: WhatIf) -> list[Figure | Numbers]:
     ages = found.comparisons[0].ages
     if len(ages) < 2:
         return []
-    parts = bands(ages, MAX_BANDS)
+    parts = wider(ages, MAX_BANDS)
     mass = {c.choice.label: [c.together(names).other for names in parts.values()] for c in found.comparisons}
-    youngest = [int(band.partition("-")[0]) for band in parts]
+    youngest = [band.first for band in parts]
     caption = (
         "Age: updates between the version that sampled a token and the learner's. Each bar is one objective's mass."
     )
-    figure = Figure("Gradient mass by age", caption, {}, [Panel("", charts.mass_by_age(mass, list(parts), youngest))])
+    figure = Figure(
+        "Gradient mass by age",
+        caption,
+        {},
+        [Panel("", charts.mass_by_age(mass, [band.label for band in parts], youngest))],
+    )
     removed = tables.removed_by_age(found, MAX_BANDS)
     return [figure] if removed is None else [figure, Numbers(removed)]
 

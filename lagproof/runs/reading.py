@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lagproof.data.rows import Row
+from lagproof.data.slices import Slice
 from lagproof.errors import RunDirError
 from lagproof.runs import lags
 from lagproof.runs.lags import LagName
@@ -37,7 +38,7 @@ class RunData:
     lag: LagName
     seed: int
     config: Mapping[str, Any]
-    rows: tuple[Mapping[str, Any], ...]
+    rows: tuple[Row, ...]
     idle_batches: int = 0
     alarms: tuple[Mapping[str, Any], ...] = ()
     result: Mapping[str, Any] | None = None
@@ -51,23 +52,17 @@ class RunData:
     @property
     def last_step(self) -> int:
         """The last step that was written; 0 before the first."""
-        return self.rows[-1]["step"] if self.rows else 0
+        return self.rows[-1].step if self.rows else 0
 
     @property
     def finished(self) -> bool:
         """Whether the run says that it has ended."""
         return self.result is not None
 
-    def series(self, name: str) -> tuple[list[int], list[float]]:
-        """Steps and values of one metric; steps without it, or where it is not finite, are left out."""
-        steps: list[int] = []
-        values: list[float] = []
-        for row in self.rows:
-            value = row.get(name)
-            if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
-                steps.append(row["step"])
-                values.append(float(value))
-        return steps, values
+    def series(self, name: str, of: Slice | None = None) -> tuple[list[int], list[float]]:
+        """Steps and values of one metric; steps without it are left out."""
+        found = [(row.step, value) for row in self.rows if (value := row.get(name, of)) is not None]
+        return [step for step, _ in found], [value for _, value in found]
 
 
 def is_run(path: Path) -> bool:
@@ -92,7 +87,7 @@ def read_run(path: Path, label: str | None = None) -> RunData:
     alarms, alarm_notes = read_jsonl(path / "alarms.jsonl")
     result, result_notes = _result(path / "result.json")
     trained = [row for row in rows if "outcome" not in row]
-    by_step = {row["step"]: row for row in trained if _is_step(row.get("step"))}
+    by_step = {row["step"]: Row.parse(row) for row in trained if _is_step(row.get("step"))}
     if len(by_step) < len(trained):
         doubtful = len(trained) - len(by_step)
         notes.append(f"{path / 'metrics.jsonl'}: {doubtful} rows repeat a step or name none: left out")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
-import math
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -18,6 +17,7 @@ import tomli_w
 from safetensors import SafetensorError
 
 from lagproof.data.batch import Batch
+from lagproof.data.rows import Row
 from lagproof.errors import CheckpointError, RunDirError
 from lagproof.monitor.alarm import Alarm, Monitor
 from lagproof.runs import rollouts as record
@@ -123,10 +123,15 @@ class RunDir:
             file.flush()
             yield
 
-    def append(self, row: Mapping[str, Any]) -> None:
-        """One row of metrics; see :func:`finite`."""
+    def append(self, row: Row) -> None:
+        """One row of metrics."""
         with writing(self.metrics), self.metrics.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(finite(row)) + "\n")
+            file.write(json.dumps(row.flat) + "\n")
+
+    def rows(self) -> list[Row]:
+        """The rows that are written, in order."""
+        lines = self.metrics.read_text(encoding="utf-8").splitlines() if self.metrics.exists() else []
+        return [Row.parse(json.loads(line)) for line in lines]
 
     def alarm(self, alarm: Alarm) -> None:
         """One alarm."""
@@ -135,8 +140,7 @@ class RunDir:
 
     def replay(self, monitor: Monitor) -> None:
         """Show the rows that are there to a monitor; its alarms take the place of those that are written."""
-        rows = self.metrics.read_text(encoding="utf-8").splitlines() if self.metrics.exists() else []
-        rung = [alarm.to_dict() for row in rows for alarm in monitor.observe(json.loads(row))]
+        rung = [alarm.to_dict() for row in self.rows() for alarm in monitor.observe(row)]
         if rung or self.alarms.exists():
             with writing(self.alarms):
                 write_text("".join(json.dumps(alarm) + "\n" for alarm in rung), self.alarms)
@@ -191,11 +195,6 @@ def _sizes(data: Mapping[str, Any] | None) -> str:
     if "digest" in data:
         return f"{data['problems']} and {data['evaluated']} to evaluate on, digest {data['digest'][:8]}"
     return "; ".join(f"{name}: {_sizes(part)}" for name, part in data.items())
-
-
-def finite(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row without the values that are not finite: they are no values."""
-    return {k: v for k, v in row.items() if not (isinstance(v, float) and not math.isfinite(v))}
 
 
 def write_text(text: str, path: Path) -> None:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from torch import Tensor
 
 from lagproof.config import Config
 from lagproof.data.batch import Batch
 from lagproof.data.metrics import values
+from lagproof.data.rows import Row
 from lagproof.data.samples import Group, Sample
+from lagproof.data.slices import Key
 from lagproof.data.streams import Purpose, stream
 from lagproof.errors import InterruptedRunError
 from lagproof.learner.probe import probe
@@ -21,7 +22,7 @@ from lagproof.metrics.responses import by_task, reasons, responses
 from lagproof.models.loading import Loaded, encode
 from lagproof.monitor.alarm import Alarm, Monitor
 from lagproof.rollout.engine import Engine, Request, Sampling
-from lagproof.runs.run_dir import RunDir, finite
+from lagproof.runs.run_dir import RunDir
 from lagproof.runtime import checkpoint
 from lagproof.runtime.publication import MemoryChannel
 from lagproof.runtime.schedule import (
@@ -44,7 +45,6 @@ from lagproof.runtime.watch import Watch
 from lagproof.tasks.order import position
 from lagproof.tasks.task import Answer, Grade, Problem, Task
 
-Row = Mapping[str, Any]
 Weights = Mapping[str, Tensor]
 WORKER = 0
 OUTCOMES = {
@@ -62,7 +62,7 @@ class Rooms:
     loaded: Loaded
     learner: Learner
     engine: Engine
-    evaluator: Callable[[int], dict[str, float]]
+    evaluator: Callable[[int], Mapping[Key, float]]
     channel: MemoryChannel
 
 
@@ -122,7 +122,7 @@ class InlineRun:
             RunDirError: the disk is full or cannot be written.
         """
         if self._saved is None and self._config.eval.every:
-            self._write({"step": 0, **self._evaluate()}, 0)
+            self._write(Row(0, self._evaluate()), 0)
         todo: deque[Command] = deque(self._scheduler.handle(WorkerJoined(WORKER, self._rooms.engine.version), Begin()))
         while True:
             command = todo.popleft()
@@ -217,20 +217,18 @@ class InlineRun:
             result = self._rooms.learner.step(Batch.of([self._held.pop(ticket) for ticket in command.tickets]))
         batch = result.batch
         step = self._rooms.learner.version
-        row: dict[str, Any] = {"step": step, "batch": command.batch}
-        if result.outcome is not Outcome.TRAINED:
-            row["outcome"] = str(result.outcome)
-        row |= values(result.metrics | responses(batch.samples) | reasons(batch.samples) | by_task(batch.groups))
+        found = values(result.metrics | responses(batch.samples) | reasons(batch.samples) | by_task(batch.groups))
         if result.outcome is Outcome.TRAINED:
             if self._config.save.rollouts:
                 self._dir.record(batch, step)
-            row |= self._probe(batch, step)
+            found |= self._probe(batch, step)
             if self._is_evaluated(step):
-                row |= self._evaluate()
-        self._write(row, batch.num_tokens)
+                found |= self._evaluate()
+        outcome = None if result.outcome is Outcome.TRAINED else str(result.outcome)
+        self._write(Row(step, found, command.batch, outcome), batch.num_tokens)
         return StepFinished(command.batch, OUTCOMES[result.outcome])
 
-    def _probe(self, batch: Batch, step: int) -> dict[str, float]:
+    def _probe(self, batch: Batch, step: int) -> dict[Key, float]:
         config = self._config.probe
         if not config.every or step % config.every:
             return {}
@@ -258,7 +256,7 @@ class InlineRun:
         every = self._config.eval.every
         return bool(every) and (step % every == 0 or step == self._config.steps)
 
-    def _evaluate(self) -> dict[str, float]:
+    def _evaluate(self) -> Mapping[Key, float]:
         with self._watch.on("eval"):
             return self._rooms.evaluator(self._rooms.learner.version)
 
@@ -270,10 +268,10 @@ class InlineRun:
         return WeightsLoaded(WORKER, command.version)
 
     def _write(self, row: Row, num_tokens: int) -> None:
-        full = {**row, **self._watch.read(num_tokens)}
+        full = replace(row, values={**row.values, **self._watch.read(num_tokens)})
         self._dir.append(full)
         self._on_row(full)
-        for alarm in self._monitor.observe(finite(full)):
+        for alarm in self._monitor.observe(full):
             self._dir.alarm(alarm)
             self._on_alarm(alarm)
 

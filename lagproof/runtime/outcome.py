@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lagproof.config import Config
+from lagproof.data.rows import Row
 from lagproof.errors import RunStoppedError
 from lagproof.runs.run_dir import RunDir
 from lagproof.runtime.schedule import Stop
@@ -44,13 +45,12 @@ def finished(path: Path) -> Result | None:
 
 
 def finish(config: Config, run_dir: RunDir, stop: Stop) -> Result:
-    last: dict[str, float] = {}
-    evaluated: dict[str, float] = {}
-    with run_dir.metrics.open(encoding="utf-8") as rows:
-        for row in map(json.loads, rows):
-            last = {k: v for k, v in row.items() if isinstance(v, int | float)}
-            evaluated = {k: v for k, v in last.items() if k.startswith("eval/")} or evaluated
-    steps, metrics = int(last["step"]), last | evaluated
+    rows = run_dir.rows()
+    last, steps = rows[-1], rows[-1].step
+    evaluated = next((row for row in reversed(rows) if row.get("eval/accuracy") is not None), None)
+    metrics = {name: value for name, value in last.flat.items() if name != "outcome"}
+    if evaluated is not None:
+        metrics |= {key.flat: value for key, value in evaluated.values.items() if key.name.startswith("eval/")}
     result = Result(run_dir.path, str(stop.reason), stop.reason.success, steps, metrics)
     detail = stop.detail + (_why_no_signal(last) if result.reason == "no_signal" else "")
     run_dir.finish(
@@ -67,19 +67,19 @@ def finish(config: Config, run_dir: RunDir, stop: Stop) -> Result:
     return result
 
 
-def _why_no_signal(last: Mapping[str, float]) -> str:
+def _why_no_signal(last: Row) -> str:
     """What to look at: the right answers where none could be read, else what became of the last batch."""
-    if not last.get("samples"):
+    samples = int(last.get("samples") or 0)
+    if not samples:
         return ""
-    samples = int(last["samples"])
     if last.get("unscored") == samples:
         return (
             f"; none of the {samples} responses of the last batch got a reward, since the right answers cannot be "
             "read: correct them, or name their column with task.gold_column"
         )
     return (
-        f"; of the {samples} responses of the last batch {last.get('truncated', 0.0):.0%} were cut off, "
-        f"{int(last.get('graded/unparsed', 0))} had no answer that could be read, and the mean reward was "
-        f"{last.get('reward', 0.0):.3f}: raise rollout.max_tokens or rollout.samples, give worked examples "
+        f"; of the {samples} responses of the last batch {last.get('truncated') or 0.0:.0%} were cut off, "
+        f"{int(last.get('graded/unparsed') or 0)} had no answer that could be read, and the mean reward was "
+        f"{last.get('reward') or 0.0:.3f}: raise rollout.max_tokens or rollout.samples, give worked examples "
         "(task.shots), or take problems that this model sometimes solves"
     )

@@ -12,7 +12,9 @@ from typing import Any
 from lagproof import objectives as rules
 from lagproof import tasks
 from lagproof.config import Config, ScheduleConfig
+from lagproof.data.rows import Row
 from lagproof.data.samples import Sample
+from lagproof.data.slices import Key
 from lagproof.errors import CheckpointError, ConfigError, InputError, RunDirError
 from lagproof.evaluation.evaluate import Ask, eval_problems, evaluate_task
 from lagproof.learner.step import Learner, Recipe
@@ -23,7 +25,7 @@ from lagproof.rollout.engine import Request, Sampling
 from lagproof.rollout.hf import HFEngine
 from lagproof.runs.run_dir import RunDir
 from lagproof.runtime import checkpoint
-from lagproof.runtime.inline import InlineRun, Rooms, Row
+from lagproof.runtime.inline import InlineRun, Rooms
 from lagproof.runtime.interrupt import interruptible
 from lagproof.runtime.outcome import Result, finish, finished
 from lagproof.runtime.publication import MemoryChannel
@@ -253,13 +255,13 @@ def _differences(before: Mapping[str, Any], after: Mapping[str, Any], prefix: st
 
 def _evaluator(
     config: Config, task: Task, loaded: Loaded, on_tokens: Callable[[int], None]
-) -> Callable[[int], dict[str, float]]:
+) -> Callable[[int], Mapping[Key, float]]:
     """Evaluation of the learner's own weights, always on the same problems with the same random streams."""
     sampling = Sampling(config.rollout.max_tokens, config.eval.temperature, record_logp=False)
     stop = config.rollout.stop
     problems = cache(lambda: eval_problems(task, config.eval.prompts))  # drawing them can take longer than answering
 
-    def evaluate(version: int) -> dict[str, float]:
+    def evaluate(version: int) -> Mapping[Key, float]:
         engine = HFEngine.view(loaded.model, loaded.tokenizer, loaded.stop_ids, version=version, on_tokens=on_tokens)
 
         def generate(asks: Sequence[Ask]) -> list[list[Sample]]:

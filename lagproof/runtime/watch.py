@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from lagproof.data.slices import Key
+
 
 @dataclass
 class Watch:
@@ -24,12 +26,12 @@ class Watch:
         finally:
             self.spent[what] += time.perf_counter() - began
 
-    def read(self, num_tokens: int) -> dict[str, float]:
-        """``time/...`` keys of a row; starts again from zero."""
+    def read(self, num_tokens: int) -> dict[Key, float]:
+        """``time/...`` of a row; starts again from zero."""
         now = time.perf_counter()
         step_s = now - self.began
-        out = {f"time/{what}_s": seconds for what, seconds in sorted(self.spent.items())}
-        out |= {"time/step_s": step_s, "time/tokens_per_s": num_tokens / step_s}
+        out = {Key(f"time/{what}_s"): seconds for what, seconds in sorted(self.spent.items())}
+        out |= {Key("time/step_s"): step_s, Key("time/tokens_per_s"): num_tokens / step_s}
         self.spent.clear()
         self.began = now
         return out

@@ -8,8 +8,9 @@ import pytest
 import torch
 
 import lagproof as lp
-from lagproof.data.metrics import Maximum, Mean, Same, Sum, merge, values
+from lagproof.data.metrics import Maximum, Mean, Same, Sum, merge, over, values
 from lagproof.data.samples import Finish, Sample
+from lagproof.data.slices import Key
 from lagproof.data.tokens import TokenBatch
 
 
@@ -86,18 +87,18 @@ class TestMetrics:
         assert merged["x"].value == pytest.approx(0.18)
 
     def test_no_data_is_no_value(self):
-        merged = merge([{"x": Mean(2.0, 2)}, {"x": Mean(0.0, 0)}, {"y": Mean(0.0, 0)}])
-        assert values(merged) == {"x": 1.0}
-        assert values({"a": Maximum(-math.inf)}) == {}
+        merged = merge([over({"x": Mean(2.0, 2)}), over({"x": Mean(0.0, 0)}), over({"y": Mean(0.0, 0)})])
+        assert values(merged) == {Key("x"): 1.0}
+        assert values(over({"a": Maximum(-math.inf)})) == {}
 
     def test_extremes_and_counts(self):
         merged = merge(
             [
-                {"a": Maximum(1.0), "c": Sum(3)},
-                {"a": Maximum(4.0), "c": Sum(4)},
+                over({"a": Maximum(1.0), "c": Sum(3)}),
+                over({"a": Maximum(4.0), "c": Sum(4)}),
             ]
         )
-        assert values(merged) == {"a": 4.0, "c": 7}
+        assert values(merged) == {Key("a"): 4.0, Key("c"): 7}
 
     def test_parts_of_a_step_that_disagree_are_a_bug(self):
         assert merge([{"q": Same(0.5)}, {"q": Same(0.5)}])["q"].value == 0.5

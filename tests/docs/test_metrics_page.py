@@ -18,7 +18,7 @@ from lagproof.runtime.train import train
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 TEXT = PAGE.read_text(encoding="utf-8")
 NAMES = set(re.findall(r"`([a-z_0-9/]+)`", TEXT))
-GROUP = re.compile(r"^(positive|negative|age_[0-9-]+)/")
+GROUP = re.compile(r"^(sign/positive|sign/negative|age/[0-9-]+)/")
 ENDINGS = ("q50", "q90", "q99", "q999", "max")
 
 

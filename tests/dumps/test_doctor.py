@@ -225,7 +225,7 @@ def test_the_engines_share_is_over_all_probes_and_not_over_the_last_steps(tmp_pa
 
 
 def test_every_number_says_which_steps_it_is_of(tmp_path):
-    rows = healthy(20, **{"positive/d_bar": 0.04, "negative/d_bar": 0.06})
+    rows = healthy(20, **{"sign/positive/d_bar": 0.04, "sign/negative/d_bar": 0.06})
     for row in rows[1:13]:
         row["abs_d_max"] = 9.0
     verdict = diagnose(run_dir(tmp_path / "run", rows, result=FINISHED))
@@ -245,12 +245,12 @@ def test_every_number_says_which_steps_it_is_of(tmp_path):
 
 def test_ages_are_pooled_by_their_tokens(tmp_path):
     rows = [
-        {"step": 1, **QUIET, "age_0/tokens": 10, "age_0/d_bar": 0.01, "age_9/tokens": 30, "age_9/d_bar": 0.1},
-        {"step": 2, **QUIET, "age_10/tokens": 5, "age_10/d_bar": 0.3, "age_9/tokens": 10, "age_9/d_bar": 0.2},
+        {"step": 1, **QUIET, "age/0/tokens": 10, "age/0/d_bar": 0.01, "age/9/tokens": 30, "age/9/d_bar": 0.1},
+        {"step": 2, **QUIET, "age/10/tokens": 5, "age/10/d_bar": 0.3, "age/9/tokens": 10, "age/9/d_bar": 0.2},
     ]
     verdict = diagnose(run_dir(tmp_path / "run", rows, result=FINISHED))
-    assert list(verdict.by_age) == ["age_0", "age_9", "age_10"]
-    assert verdict.by_age["age_9"] == {"tokens": 40, "d_bar": pytest.approx((30 * 0.1 + 10 * 0.2) / 40)}
+    assert list(verdict.by_age) == ["0", "9", "10"]
+    assert verdict.by_age["9"] == {"tokens": 40, "d_bar": pytest.approx((30 * 0.1 + 10 * 0.2) / 40)}
     assert any("by age, steps 1-2: d_bar 0.01 at age 0, 0.3 at age 10" in line for line in verdict.evidence)
 
 

@@ -73,7 +73,7 @@ def test_one_row_a_response(write):
     assert batch.tokens.group.tolist() == [0, 0]
     assert (dump.num_tokens, dump.num_responses, dump.advantage, batch.step) == (3, 2, "column", None)
     got = lp.mismatch(batch.tokens, batch.version)
-    assert got["d_bar"] == pytest.approx((0.5 + 0.25 + 1) / 3) and got["age_2/tokens"] == 2
+    assert got["d_bar"] == pytest.approx((0.5 + 0.25 + 1) / 3) and got["age/2/tokens"] == 2
 
 
 def test_values_a_token_where_a_response_would_do(write):
@@ -390,7 +390,7 @@ def test_a_run_of_ours_reads_back(tmp_path):
     assert tokens.num_responses == 4 and tokens.response.tolist() == [0, 0, 1, 2]
     assert dump.batches[1].truncated.tolist() == [False, True, False, False]
     got = lp.mismatch(tokens, 6)
-    assert got["age_2/tokens"] == 3 and got["dropped_tokens"] == 1  # the response without a reward
+    assert got["age/2/tokens"] == 3 and got["dropped_tokens"] == 1  # the response without a reward
     assert got["d_bar"] == pytest.approx((0.5 + 0.25 + 2.5) / 3)
     assert not any("learner_version" in note for note in dump.notes)
 

@@ -14,6 +14,7 @@ import torch
 import lagproof as lp
 from lagproof.cli.diagnosing import run_whatif
 from lagproof.config import Config
+from lagproof.data.slices import Sign
 from lagproof.dumps.choices import parse
 from lagproof.dumps.dump import read_dump
 from lagproof.dumps.whatif import whatif
@@ -50,9 +51,9 @@ def test_masses_by_hand(tmp_path):
     policy = [[math.log(0.2), math.log(0.3), math.log(0.6)]]
     sampler = [[math.log(0.2)] * 3]
     found = by_label(whatif(write(tmp_path / "d.parquet", policy, sampler, [1.0]), ["tis", "naive"]))
-    assert found["grpo"].mass[""].present == pytest.approx(1 / 3, rel=1e-5)
-    assert found["tis"].mass[""].shares == pytest.approx({"kept": 1.0, "removed": 0.0, "added": 3.5}, abs=1e-5)
-    assert found["naive"].mass[""].shares == pytest.approx({"kept": 1.0, "removed": 0.0, "added": 2.0}, abs=1e-5)
+    assert found["grpo"].mass[None].present == pytest.approx(1 / 3, rel=1e-5)
+    assert found["tis"].mass[None].shares == pytest.approx({"kept": 1.0, "removed": 0.0, "added": 3.5}, abs=1e-5)
+    assert found["naive"].mass[None].shares == pytest.approx({"kept": 1.0, "removed": 0.0, "added": 2.0}, abs=1e-5)
     assert found["tis"].differs == pytest.approx(2 / 3) and found["grpo"].differs == 0
     assert found["naive"].cosine == pytest.approx(1 / math.sqrt(3), rel=1e-5)
     assert found["grpo"].stats["clipped_high"] == pytest.approx(2 / 3)
@@ -64,9 +65,9 @@ def test_against_tis_grpo_removes(tmp_path):
     found = by_label(whatif(path, ["grpo"], present="tis"))
     # tis: 1, 1.5 | -1, -.5, each over R m = 4; grpo rejects the second and the fourth
     mass = found["grpo"].mass
-    assert mass[""].shares == pytest.approx({"kept": 2 / 4, "removed": 2 / 4, "added": 0.0}, abs=1e-5)
-    assert mass["positive/"].shares["removed"] == pytest.approx(1.5 / 2.5, abs=1e-5)
-    assert mass["negative/"].shares["removed"] == pytest.approx(0.5 / 1.5, abs=1e-5)
+    assert mass[None].shares == pytest.approx({"kept": 2 / 4, "removed": 2 / 4, "added": 0.0}, abs=1e-5)
+    assert mass[Sign.POSITIVE].shares["removed"] == pytest.approx(1.5 / 2.5, abs=1e-5)
+    assert mass[Sign.NEGATIVE].shares["removed"] == pytest.approx(0.5 / 1.5, abs=1e-5)
 
 
 @pytest.mark.parametrize("present", ["grpo", "naive", "asympo"])
@@ -75,15 +76,15 @@ def test_what_holds_for_every_objective(present, tmp_path):
     assert found.comparisons[0].choice.label == present and found.steps == 3
     assert [c.choice.label for c in found.comparisons[1:]] == [name for name in TABLE if name != present]
     same = found.comparisons[0]
-    assert same.differs == 0 and same.cosine == pytest.approx(1.0) and same.mass[""].shares["kept"] == 1.0
+    assert same.differs == 0 and same.cosine == pytest.approx(1.0) and same.mass[None].shares["kept"] == 1.0
     for c in found.comparisons:
-        shares = c.mass[""].shares
+        shares = c.mass[None].shares
         assert shares["kept"] + shares["removed"] == pytest.approx(1.0)
         assert 0 <= c.differs <= 1 and -1 - 1e-9 <= c.cosine <= 1 + 1e-9
-        for names in (("positive/", "negative/"), tuple(n for n in c.mass if n.startswith("age_"))):
+        for names in (tuple(Sign), tuple(c.ages)):
             for what in ("present", "other", "kept"):
                 total = sum(getattr(c.mass[name], what) for name in names)
-                assert total == pytest.approx(getattr(c.mass[""], what)), (c.choice.label, names)
+                assert total == pytest.approx(getattr(c.mass[None], what)), (c.choice.label, names)
 
 
 def test_weights_are_those_of_each_step_by_itself(tmp_path):
@@ -96,7 +97,7 @@ def test_weights_are_those_of_each_step_by_itself(tmp_path):
         total += float(p.abs().sum())
         other += float(w.abs().sum())
         kept += sum(min(abs(a), abs(b)) for a, b in zip(p.tolist(), w.tolist(), strict=True) if a * b > 0)
-    mass = found.mass[""]
+    mass = found.mass[None]
     assert (mass.present, mass.other, mass.kept) == pytest.approx((total, other, kept))
     assert found.finding.numbers["removed"] == pytest.approx((total - other) / total)
     assert mass.shares["removed"] == pytest.approx(found.finding.numbers["removed"]) and mass.shares["added"] < 1e-9
@@ -109,7 +110,7 @@ def test_a_sign_that_flips_is_removed_and_added(tmp_path):
     )
     gpg = by_label(whatif(path, ["gpg"]))["gpg"]
     assert gpg.choice.advantage == "gpg" and gpg.cosine == pytest.approx(-1.0)
-    assert gpg.mass[""].shares == pytest.approx({"kept": 0.0, "removed": 1.0, "added": 0.5})
+    assert gpg.mass[None].shares == pytest.approx({"kept": 0.0, "removed": 1.0, "added": 0.5})
 
 
 def test_an_advantage_that_cannot_be_computed_is_noted(tmp_path):
@@ -271,7 +272,7 @@ def test_the_command_prints_a_table_or_json(tmp_path, capsys):
     told = json.loads(capsys.readouterr().out)
     assert [o["objective"] for o in told["objectives"]] == ["grpo", "sat-grpo", "asympo"]
     assert told["objectives"][1]["kept"] + told["objectives"][1]["removed"] == pytest.approx(1.0)
-    assert {"positive", "negative", "age_0", "age_3"} <= set(told["objectives"][1]["groups"])
+    assert {"sign/positive", "sign/negative", "age/0", "age/3"} <= set(told["objectives"][1]["groups"])
     assert run_whatif(path, ["sat-grpp"], as_json=True) == 2
     assert "did you mean" in json.loads(capsys.readouterr().out)["error"]
     assert run_whatif(tmp_path / "nothing") == 2
@@ -342,5 +343,5 @@ def test_tokens_that_cannot_be_scored_count_for_neither(tmp_path):
     path = write(tmp_path / "d.parquet", [[-1.0, -1.0]], [[-1.0, math.nan]], [1.0])
     found = by_label(whatif(path, ["naive"]))
     # grpo: one token, weight 1; naive: two tokens, weight 1/2 each
-    assert found["naive"].mass[""].shares == pytest.approx({"kept": 0.5, "removed": 0.5, "added": 0.5})
+    assert found["naive"].mass[None].shares == pytest.approx({"kept": 0.5, "removed": 0.5, "added": 0.5})
     assert found["naive"].differs == 1.0 and torch.isfinite(torch.tensor(found["naive"].cosine))

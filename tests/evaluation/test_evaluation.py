@@ -15,6 +15,7 @@ import pytest
 import lagproof as lp
 from lagproof import tasks
 from lagproof.data.samples import Finish, Sample
+from lagproof.data.slices import Key
 from lagproof.errors import InputError, InterruptedRunError, RunDirError, UnknownNameError
 from lagproof.evaluation.evaluate import Ask, eval_problems, evaluate_task
 from lagproof.evaluation.run import Evaluation, Opened, Settings, TaskChoice, run_eval
@@ -96,9 +97,9 @@ def test_average_and_pass_follow_from_the_rewards() -> None:
     assert result.interval.low < rewards.mean() < result.interval.high
     assert seen == [(50, 50)]
     assert result.metrics() == {
-        "eval/accuracy": pytest.approx(rewards.mean()),
-        "eval/response_tokens": pytest.approx(result.response_tokens),
-        "eval/truncated": 0.0,
+        Key("eval/accuracy"): pytest.approx(rewards.mean()),
+        Key("eval/response_tokens"): pytest.approx(result.response_tokens),
+        Key("eval/truncated"): 0.0,
     }
 
 

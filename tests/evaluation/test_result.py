@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from lagproof.data.samples import Finish
+from lagproof.data.slices import Key, OfTask
 from lagproof.evaluation.evaluate import collect
 from lagproof.evaluation.result import EvalResult, GradedResponse, ProblemResult, difference
 from lagproof.tasks.task import Problem
@@ -46,7 +47,7 @@ def test_missing_samples_are_counted_and_not_averaged_away() -> None:
     assert result.pass_at(2) == pytest.approx(2 / 3)
     assert result.pass_at(1) == pytest.approx((1 + 0.5 + 0) / 3)
     assert result.response_tokens == 4.0
-    assert result.metrics()["eval/missing"] == 3
+    assert result.metrics()[Key("eval/missing")] == 3
 
 
 def test_a_problem_whose_gold_cannot_be_read_is_skipped_and_counted() -> None:
@@ -56,7 +57,7 @@ def test_a_problem_whose_gold_cannot_be_read_is_skipped_and_counted() -> None:
     assert result.problems[1].row()["average"] is None
     nothing = collect(problems("b"), bad, k=2)
     assert (nothing.accuracy, nothing.interval, nothing.majority) == (None, None, None)
-    assert "eval/accuracy" not in nothing.metrics()
+    assert Key("eval/accuracy") not in nothing.metrics()
 
 
 def test_lengths_come_from_the_tokens_also_of_truncated_responses() -> None:
@@ -73,8 +74,8 @@ def test_a_mixture_is_reported_by_task_too() -> None:
         ProblemResult("2", "hard", "5", 1, [response("2", reward=0.0)]),
     ]
     metrics = EvalResult(1, parts).metrics()
-    assert metrics["eval/accuracy"] == pytest.approx(1 / 3)
-    assert (metrics["eval/easy/accuracy"], metrics["eval/hard/accuracy"]) == (1.0, 0.0)
+    assert metrics[Key("eval/accuracy")] == pytest.approx(1 / 3)
+    assert (metrics[Key("eval/accuracy", OfTask("easy"))], metrics[Key("eval/accuracy", OfTask("hard"))]) == (1.0, 0.0)
 
 
 def test_paired_differences_are_taken_by_problem() -> None:

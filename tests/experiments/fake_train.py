@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from lagproof.config import Config
+from lagproof.data.rows import Row
 from lagproof.errors import ConfigError, InterruptedRunError, RunStoppedError
 
 DIES, REFUSES, BUG, STOPS, INTERRUPTS, IGNORES, ORPHAN = 2, 13, 17, 23, 29, 31, 37
@@ -33,9 +34,7 @@ def accuracy(config: Config, step: int) -> float:
     return round(0.5 - 0.3 * share if falls else 0.5 + 0.1 * share, 6)
 
 
-def train(
-    config: Config, *, resume: bool = False, on_step: Callable[[Mapping[str, Any]], None] | None = None
-) -> Result:
+def train(config: Config, *, resume: bool = False, on_step: Callable[[Row], None] | None = None) -> Result:
     assert on_step is not None
     if config.seed == REFUSES:
         raise ConfigError(f"model = {config.model!r}: no such model")
@@ -71,27 +70,27 @@ def train(
             _ignore_the_first(on_step, row)
         if step == 3 and config.seed == ORPHAN and first:
             _orphan(on_step, row, path.parent / "told")
-        on_step(row)
+        on_step(Row.parse(row))
         step += 1
     _finish(path, "finished", success=True, steps=config.steps)
     return Result("finished")
 
 
-def _until_told(on_step: Callable[[Mapping[str, Any]], None], row: Mapping[str, Any]) -> None:
+def _until_told(on_step: Callable[[Row], None], row: Mapping[str, Any]) -> None:
     os.kill(os.getppid(), signal.SIGINT)
     _report_until_interrupted(on_step, row)
     raise InterruptedRunError("saved")
 
 
-def _ignore_the_first(on_step: Callable[[Mapping[str, Any]], None], row: Mapping[str, Any]) -> None:
+def _ignore_the_first(on_step: Callable[[Row], None], row: Mapping[str, Any]) -> None:
     os.kill(os.getppid(), signal.SIGINT)
     _report_until_interrupted(on_step, row)
     os.kill(os.getppid(), signal.SIGINT)
     while True:
-        on_step(row)
+        on_step(Row.parse(row))
 
 
-def _orphan(on_step: Callable[[Mapping[str, Any]], None], row: Mapping[str, Any], told: Path) -> None:
+def _orphan(on_step: Callable[[Row], None], row: Mapping[str, Any], told: Path) -> None:
     os.kill(os.getppid(), signal.SIGKILL)
     _report_until_interrupted(on_step, row)
     with told.open("w") as file:
@@ -99,10 +98,10 @@ def _orphan(on_step: Callable[[Mapping[str, Any]], None], row: Mapping[str, Any]
     raise InterruptedRunError("saved")
 
 
-def _report_until_interrupted(on_step: Callable[[Mapping[str, Any]], None], row: Mapping[str, Any]) -> None:
+def _report_until_interrupted(on_step: Callable[[Row], None], row: Mapping[str, Any]) -> None:
     try:
         while True:
-            on_step(row)
+            on_step(Row.parse(row))
     except KeyboardInterrupt:
         return
 

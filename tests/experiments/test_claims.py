@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 
 from lagproof.cli.comparing import show
+from lagproof.data.rows import Row
 from lagproof.errors import ConfigError, UnknownNameError
 from lagproof.experiments.claims import ClaimVerdict, judge, parse
 from lagproof.experiments.comparison import Comparison
@@ -31,7 +32,8 @@ def run(
     """Accuracy ``best`` (or what it is later) in the first half and ``accuracy`` in the second."""
     first = accuracy if best is None else best
     values = [first] * 3 + [accuracy] * 3
-    rows = tuple({"step": i + 1, "eval/accuracy": v, "loss": loss if i == 4 else 0.0} for i, v in enumerate(values))
+    flat = [{"step": i + 1, "eval/accuracy": v, "loss": loss if i == 4 else 0.0} for i, v in enumerate(values)]
+    rows = tuple(map(Row.parse, flat))
     return RunData(Path("x"), label, lag, seed, {"steps": 6}, rows, result={"success": True})
 
 

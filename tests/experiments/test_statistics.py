@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lagproof.data.rows import Row
 from lagproof.experiments.statistics import (
     RunSummary,
     has_collapsed,
@@ -20,7 +21,7 @@ from lagproof.runs.reading import RunData
 
 
 def run(rows: list[dict[str, Any]], steps: int = 4, label: str = "grpo", lag: int = 1, seed: int = 0) -> RunData:
-    return RunData(Path("x"), label, lag, seed, {"steps": steps}, tuple(rows), result={})
+    return RunData(Path("x"), label, lag, seed, {"steps": steps}, tuple(map(Row.parse, rows)), result={})
 
 
 def summary(accuracy: float, seed: int, label: str = "grpo", lag: int = 8, **more: float) -> RunSummary:

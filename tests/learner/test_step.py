@@ -12,6 +12,7 @@ import lagproof as lp
 from lagproof.config import LearnerConfig
 from lagproof.data.batch import Batch
 from lagproof.data.samples import Finish, Group, Sample
+from lagproof.data.slices import Key
 from lagproof.learner import step as step_module
 from lagproof.learner.batching import items, micro_batches
 from lagproof.learner.step import Learner, Outcome, Recipe
@@ -95,9 +96,9 @@ def test_the_gradient_is_that_of_the_padded_loss(name, how, monkeypatch, close):
     )
     loss.backward()
     assert result.outcome is Outcome.TRAINED
-    close(result.metrics["loss"].value, loss.detach(), 1e-5)
+    close(result.metrics[Key("loss")].value, loss.detach(), 1e-5)
     for key in ("d_bar", "k3", "mass_positive", "mass_negative"):
-        close(result.metrics[key].value, stats[key], 1e-4)
+        close(result.metrics[Key(key)].value, stats[key], 1e-4)
     assert any(g.abs().max() > 1e-4 for g in ours.values())
     for parameter, p in model.named_parameters():
         close(ours[parameter], p.grad, 1e-5)
@@ -126,7 +127,7 @@ def test_a_step_moves_the_weights_and_the_version():
     result = trained.step(Batch.of(GROUPS))
     assert (result.outcome, trained.version) == (Outcome.TRAINED, 1)
     assert all(not torch.equal(before[n], p) for n, p in trained.model.named_parameters())
-    assert result.metrics["age_mean"].value is not None
+    assert result.metrics[Key("age_mean")].value is not None
 
 
 @pytest.mark.parametrize("poison", ["gradient", "weights"])
@@ -153,7 +154,7 @@ def test_without_a_signal_nothing_is_run(monkeypatch):
     tied = [replace(g, samples=[replace(s, reward=0.9) for s in g.samples]) for g in GROUPS]
     result = trained.step(Batch.of(tied))
     assert (result.outcome, trained.version, result.batch.policy_logp) == (Outcome.TIED, 0, None)
-    assert result.metrics["signal_groups"].value == 0.0
+    assert result.metrics[Key("signal_groups")].value == 0.0
 
 
 def test_an_unscored_response_takes_no_part(monkeypatch, close):
@@ -165,8 +166,8 @@ def test_an_unscored_response_takes_no_part(monkeypatch, close):
     without, _ = gradient_of_a_step(learner(grad_clip=math.inf), GROUPS, monkeypatch)
     for parameter, g in without.items():
         close(with_it[parameter], g, 1e-5)
-    assert result.metrics["unscored"].value == 1
-    assert result.metrics["reward"].value == pytest.approx(0.5)
+    assert result.metrics[Key("unscored")].value == 1
+    assert result.metrics[Key("reward")].value == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize("how", ["response_mean", "token_mean", "constant"])
@@ -189,7 +190,7 @@ def test_a_token_that_turns_out_unscorable_leaves_the_denominators(how, budget, 
     got, result = gradient_of_a_step(
         learner("grpo", how, grad_clip=math.inf, micro_batch_tokens=budget), GROUPS, monkeypatch
     )
-    assert result.metrics["dropped_tokens"].value == 1
+    assert result.metrics[Key("dropped_tokens")].value == 1
     for parameter, g in expected.items():
         close(got[parameter], g, 1e-5)
 

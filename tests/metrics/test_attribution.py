@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from lagproof.data.batch import Batch
-from lagproof.data.metrics import merge, values
+from lagproof.data.metrics import flat, merge
 from lagproof.data.samples import Group
 from lagproof.learner.probe import probe
 from lagproof.metrics.attribution import attribution, links
@@ -28,7 +28,7 @@ def test_worked_example():
     # policy -1, -2; then -1.5, -1; sampler -1.25, -1.5: policy part .5, -1; engine part -.25, .5; d = .25, -.5
     parts = links(("policy", "engine"), [torch.tensor(x) for x in ([-1.0, -2.0], [-1.5, -1.0], [-1.25, -1.5])])
     assert parts["policy"].tolist() == [0.5, -1.0] and parts["engine"].tolist() == [-0.25, 0.5]
-    assert values(attribution(parts)) == pytest.approx(
+    assert flat(attribution(parts)) == pytest.approx(
         {
             "probe/d_bar": 0.375,
             "probe/policy": (0.5 + 1.0) / 2,
@@ -49,18 +49,18 @@ def test_the_links_add_up_to_the_log_ratio_of_every_token_exactly():
     parts = links(("policy", "routing", "engine"), chain)
     total = parts["policy"] + parts["routing"] + parts["engine"]
     assert torch.equal(total, chain[0].double() - chain[3].double())
-    got = values(attribution(parts))
+    got = flat(attribution(parts))
     assert sum(got[f"probe/{name}"] for name in parts) == pytest.approx(got["probe/d_bar"], rel=1e-12)
 
 
 def test_tokens_of_which_a_part_is_unknown_are_counted_and_left_out():
     parts = {"policy": torch.tensor([0.5, math.nan, 1.0]), "engine": torch.tensor([0.5, 1.0, -math.inf])}
-    got = values(attribution(parts))
+    got = flat(attribution(parts))
     assert got["probe/d_bar"] == 1.0 and got["probe/tokens"] == 1
     assert got["probe/unattributed"] == pytest.approx(2 / 3)
-    nothing = values(attribution({name: x[1:] for name, x in parts.items()}))
+    nothing = flat(attribution({name: x[1:] for name, x in parts.items()}))
     assert nothing == {"probe/tokens": 0, "probe/unattributed": 1.0}
-    assert values(merge([attribution(parts)] * 2))["probe/tokens"] == 2
+    assert flat(merge([attribution(parts)] * 2))["probe/tokens"] == 2
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +97,7 @@ def weights(model):
 
 
 def split(loaded, groups, policy, kept, responses=64, budget=8192):
-    return values(
+    return flat(
         probe(
             policy,
             batch(groups, policy),

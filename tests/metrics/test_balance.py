@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lagproof as lp
-from lagproof.data.metrics import Spread, merge, values
+from lagproof.data.metrics import Spread, flat, merge
 from lagproof.data.samples import Finish, Sample
 from lagproof.metrics.balance import balance
 from lagproof.metrics.responses import responses
@@ -32,7 +32,7 @@ def tokens_of(rows, advantage, sampler=None):
 def test_worked_example():
     # S = .1 (A = 1), 5 (A = -1), 2 (A = -2), and 3 (A = 0), which counts on neither side but among the R = 4
     tokens = tokens_of([[-0.05, -0.15], [-4.0, -6.0, -5.0], [-2.0], [-3.0]], [1.0, -1.0, -2.0, 0.0])
-    got = values(balance(tokens))
+    got = flat(balance(tokens))
     assert got == pytest.approx(
         {
             "scale_positive": 0.1,
@@ -46,21 +46,21 @@ def test_worked_example():
 
 def test_parts_merge_and_a_side_without_a_response_has_no_value():
     a, b = tokens_of([[-1.0], [-2.0]], [1.0, 1.0]), tokens_of([[-3.0]], [-1.0])
-    assert "scale_negative" not in values(balance(a))
-    got = values(merge([balance(a), balance(b)]))
+    assert "scale_negative" not in flat(balance(a))
+    got = flat(merge([balance(a), balance(b)]))
     assert got["scale_positive"] == 1.5 and got["loss_mass_ratio"] == 1.0
     assert got["loss_mass_positive"] == pytest.approx(1.0)
-    assert "loss_mass_ratio" not in values(balance(b))
+    assert "loss_mass_ratio" not in flat(balance(b))
 
 
 def test_tokens_that_cannot_be_scored_leave_the_scale():
-    got = values(balance(tokens_of([[-1.0, -math.inf, -3.0], [math.nan]], [1.0, 1.0])))
+    got = flat(balance(tokens_of([[-1.0, -math.inf, -3.0], [math.nan]], [1.0, 1.0])))
     assert got["scale_positive"] == 2.0 and got["loss_mass_positive"] == 2.0
 
 
 def test_a_response_counts_by_the_sum_of_its_advantages():
     tokens = lp.TokenBatch(torch.tensor([-1.0, -3.0]), torch.tensor([-2.0, 1.0]), torch.tensor([0, 0]), 1)
-    got = values(balance(tokens))
+    got = flat(balance(tokens))
     assert got["scale_negative"] == 2.0 and got["loss_mass_negative"] == 1.0  # |mean A| = .5 times S = 2
 
 
@@ -105,10 +105,10 @@ def sample(length, finish, reward):
 def test_lengths_are_of_all_responses_and_rewards_of_the_scored():
     # one ended after 4 tokens, one was cut off after 8, one has no reward
     samples = [sample(4, Finish.STOP, 1.0), sample(8, Finish.LENGTH, 0.0), sample(6, Finish.STOP, math.nan)]
-    got = values(responses(samples))
+    got = flat(responses(samples))
     assert got == {"samples": 3, "response_tokens": 6.0, "truncated": pytest.approx(1 / 3), "reward_std": 0.5}
-    assert values(merge(responses([s]) for s in samples)) == pytest.approx(got)
-    assert values(responses([])) == {"samples": 0}
+    assert flat(merge(responses([s]) for s in samples)) == pytest.approx(got)
+    assert flat(responses([])) == {"samples": 0}
 
 
 @given(st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=30), st.integers(0, 30))

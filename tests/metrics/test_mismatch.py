@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import lagproof as lp
 from lagproof.data.distribution import Distribution, quantiles
-from lagproof.data.metrics import merge, values
+from lagproof.data.metrics import flat, merge
 from lagproof.errors import InputError
 from lagproof.metrics import bins
 from lagproof.metrics.balance import balance
@@ -60,9 +60,9 @@ def loop(tokens: lp.TokenBatch, version: int | None) -> dict[str, float]:
         p, s, a = (float(x[t]) for x in (tokens.policy_logp, tokens.sampler_logp, tokens.advantage))
         if not (math.isfinite(p) and math.isfinite(s) and math.isfinite(a)):
             continue
-        names = [""] + (["positive/"] if a > 0 else ["negative/"] if a < 0 else [])
+        names = [""] + (["sign/positive/"] if a > 0 else ["sign/negative/"] if a < 0 else [])
         if version is not None:
-            names.append(f"age_{version - int(tokens.version[t])}/")
+            names.append(f"age/{version - int(tokens.version[t])}/")
         for name in names:
             found[name].append(p - s)
     out: dict[str, float] = {}
@@ -92,7 +92,7 @@ def test_worked_example():
     assert got["ess"] == pytest.approx(3.5**2 / (3 * 5.25))
     assert got["abs_d_q50"] == pytest.approx(math.log(2), rel=1e-6)
     assert got["tokens"] == 3 and got["dropped_tokens"] == 0 and got["ratio_max"] == pytest.approx(2)
-    assert not any(name.startswith("age_") for name in got)
+    assert not any(name.startswith("age/") for name in got)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -113,7 +113,7 @@ def test_parts_merge_to_the_whole_in_any_split(seed, cuts):
     edges = sorted({0, len(tokens), *(c for c in cuts if c < len(tokens))})
     parts = [mismatch_metrics(tokens.rows(slice(a, b)), 8) for a, b in itertools.pairwise(edges)]
     whole = lp.mismatch(tokens, 8)
-    for merged in (values(merge(parts)), values(merge(parts[::-1]))):
+    for merged in (flat(merge(parts)), flat(merge(parts[::-1]))):
         assert merged.keys() == whole.keys()
         for name, x in whole.items():
             assert merged[name] == pytest.approx(x, rel=1e-12, abs=1e-12), name
@@ -130,14 +130,14 @@ def test_a_shard_without_a_token_has_no_say():
     # two shards with d_bar 1.0, two with nothing: 1.0, and not .5
     full, empty = batch([-1.0], [-2.0]), batch([-1.0], [math.nan])
     parts = [mismatch_metrics(x) for x in (full, empty, full, empty)]
-    assert values(merge(parts))["d_bar"] == 1.0
-    alone = values(parts[1])
+    assert flat(merge(parts))["d_bar"] == 1.0
+    alone = flat(parts[1])
     assert alone == {"tokens": 0, "dropped_tokens": 1, "ratio_overflow": 0}
 
 
 def test_a_mean_of_means_would_be_wrong():
     one, nine = batch([-0.9], [0.0]), batch([-0.1] * 9, [0.0] * 9)
-    assert values(merge([mismatch_metrics(one), mismatch_metrics(nine)]))["d_bar"] == pytest.approx(0.18)
+    assert flat(merge([mismatch_metrics(one), mismatch_metrics(nine)]))["d_bar"] == pytest.approx(0.18)
 
 
 def test_huge_padding_and_missing_numbers_are_never_exponentiated():
@@ -172,7 +172,7 @@ def test_the_effective_size_is_reported_before_and_after_truncation():
     tokens = batch([math.log(0.06), math.log(0.6), math.log(0.08)], [math.log(0.1), math.log(0.05), math.log(0.1)])
     weighting = lp.objective("tis", cap=2.0).weigh(tokens, reduction="token_mean")
     applied = Applied(weighting.weight, weighting.scorable, TokenMean(), weighting.counts)
-    got = values(mismatch_metrics(tokens, None, applied))
+    got = flat(mismatch_metrics(tokens, None, applied))
     assert got["ess"] == pytest.approx(13.4**2 / (3 * (0.36 + 144 + 0.64)))
     assert got["ess_applied"] == pytest.approx(3.4**2 / (3 * (0.36 + 4 + 0.64)))
 
@@ -183,17 +183,17 @@ def test_what_a_clip_applied(seed, reduction):
     tokens, how = random_batch(seed), REDUCTIONS[reduction]
     weighting = lp.objective("grpo").weigh(tokens, reduction=how)
     applied = Applied(weighting.weight, weighting.scorable, how, weighting.counts)
-    got = values(mismatch_metrics(tokens, 6, applied))
+    got = flat(mismatch_metrics(tokens, 6, applied))
     used: dict[str, list[float]] = defaultdict(list)
     mass: dict[str, float] = defaultdict(float)
     for t in range(len(tokens)):
         p, s, a = (float(x[t]) for x in (tokens.policy_logp, tokens.sampler_logp, tokens.advantage))
         side, age = "positive" if a > 0 else "negative", 6 - int(tokens.version[t])
-        mass[f"age_{age}/mass_{side}"] += abs(float(weighting.weight[t]))
+        mass[f"age/{age}/mass_{side}"] += abs(float(weighting.weight[t]))
         if math.isfinite(p - s) and a != 0 and math.isfinite(a):
             r = math.exp(p - s)
             kept = not ((a > 0 and r > 1.2) or (a < 0 and r < 0.8))
-            for name in ("", f"{side}/", f"age_{age}/"):
+            for name in ("", f"sign/{side}/", f"age/{age}/"):
                 used[name].append(r if kept else 0.0)
     for name, x in used.items():
         want = sum(x) ** 2 / (len(x) * sum(y * y for y in x))
@@ -219,11 +219,11 @@ def test_sums_of_float32_weights_are_those_of_their_bins():
     )
     weighting = lp.objective("grpo").weigh(tokens)
     applied = Applied(weighting.weight, weighting.scorable, ResponseMean(), weighting.counts)
-    binned = values(mismatch_metrics(tokens, 4, applied))
+    binned = flat(mismatch_metrics(tokens, 4, applied))
     for name, chosen in (("mass_positive", tokens.advantage > 0), ("mass_negative", tokens.advantage < 0)):
         exact = math.fsum(weighting.weight[chosen].abs().tolist())
         assert weighting.stats[name] == pytest.approx(exact, rel=1e-12)
-        assert sum(binned[f"age_{age}/{name}"] for age in range(5)) == pytest.approx(exact, rel=1e-12)
+        assert sum(binned[f"age/{age}/{name}"] for age in range(5)) == pytest.approx(exact, rel=1e-12)
     d = (tokens.policy_logp - tokens.sampler_logp).tolist()
     assert weighting.stats["d_bar"] == pytest.approx(math.fsum(map(abs, d)) / n, rel=1e-12)
     assert weighting.stats["k1"] == pytest.approx(-math.fsum(d) / n, rel=1e-10)
@@ -232,7 +232,7 @@ def test_sums_of_float32_weights_are_those_of_their_bins():
 def test_nothing_is_applied_where_everything_is_rejected():
     tokens = batch([-0.5, -0.5], [-3.0, -3.0])  # r = 12, A = 1
     weighting = lp.objective("grpo").weigh(tokens)
-    got = values(
+    got = flat(
         mismatch_metrics(tokens, None, Applied(weighting.weight, weighting.scorable, ResponseMean(), weighting.counts))
     )
     assert "ess_applied" not in got and got["ess"] == pytest.approx(1.0)
@@ -252,7 +252,7 @@ def test_a_token_from_the_future_is_an_error():
 
 @pytest.mark.parametrize(
     ("age", "name"),
-    [(0, "age_0"), (31, "age_31"), (32, "age_32-63"), (63, "age_32-63"), (64, "age_64-127"), (5000, "age_4096-8191")],
+    [(0, "age/0"), (31, "age/31"), (32, "age/32-63"), (63, "age/32-63"), (64, "age/64-127"), (5000, "age/4096-8191")],
 )
 def test_old_ages_share_bins(age, name):
     got = lp.mismatch(batch([-1.0], [-1.5], version=[0]), age)
@@ -262,7 +262,7 @@ def test_old_ages_share_bins(age, name):
 def test_no_token_at_all():
     empty = lp.TokenBatch(torch.empty(0), torch.empty(0), torch.empty(0).long(), 0, torch.empty(0))
     assert lp.mismatch(empty, 3) == {"tokens": 0, "dropped_tokens": 0, "ratio_overflow": 0}
-    assert values(balance(empty)) == {}
+    assert flat(balance(empty)) == {}
 
 
 @settings(max_examples=60, deadline=None)

@@ -8,6 +8,7 @@ import math
 import pytest
 
 from lagproof.config import AlarmConfig, Config
+from lagproof.data.rows import Row
 from lagproof.errors import ConfigError
 from lagproof.monitor.alarm import RULES, Monitor, Severity, alarms
 
@@ -32,7 +33,7 @@ HEALTHY = {
 
 def history(*changes: dict, healthy_steps: int = 3):
     rows = [HEALTHY] * healthy_steps + [HEALTHY | change for change in changes]
-    return [{"step": i, **row} for i, row in enumerate(rows, 1)]
+    return [Row.parse({"step": i, **row}) for i, row in enumerate(rows, 1)]
 
 
 def rung(*changes: dict, config: AlarmConfig = CONFIG, healthy_steps: int = 3):
@@ -82,9 +83,9 @@ def test_growth_is_against_the_runs_own_beginning():
 
 
 def test_growth_below_the_floor_means_nothing():
-    tiny = [{"step": i, "d_bar": d} for i, d in enumerate([1e-4, 1e-4, 0.019, 0.019], 1)]
+    tiny = [Row.parse({"step": i, "d_bar": d}) for i, d in enumerate([1e-4, 1e-4, 0.019, 0.019], 1)]
     assert alarms(tiny, CONFIG) == []
-    tiny[-1]["d_bar"] = 0.022  # the mean of the last two is .0205
+    tiny[-1] = Row.parse({"step": 4, "d_bar": 0.022})  # the mean of the last two is .0205
     assert [a.name for a in alarms(tiny, CONFIG)] == ["mismatch_growth"]
 
 
@@ -103,7 +104,7 @@ def test_one_batch_never_rings_and_a_full_window_does():
 
 
 def test_nothing_is_judged_before_there_is_a_window():
-    rows = [{"step": i, "ess": 0.1} for i in range(1, 10)]
+    rows = [Row.parse({"step": i, "ess": 0.1}) for i in range(1, 10)]
     assert [a.step for a in alarms(rows, AlarmConfig(window=8))] == [8]
 
 
@@ -137,10 +138,13 @@ def test_a_step_that_was_given_up_rings_at_once():
 
 def test_windows_are_of_optimiser_steps():
     """Batches that made no step have rows of their own, with rewards and lengths, under the step made last."""
-    idle = [{"step": 1, "reward": 0.0, "truncated": 0.9, "outcome": outcome} for outcome in ("tied", "tied", "tied")]
-    assert alarms([{"step": 1, **HEALTHY}, *idle], CONFIG) == []
-    late = [{"step": 2, **HEALTHY, "truncated": 0.5}, {"step": 3, **HEALTHY, "truncated": 0.5}]
-    (alarm,) = alarms([{"step": 1, **HEALTHY, "truncated": 0.0}, *idle, late[0], *idle, late[1]], CONFIG)
+    idle = [
+        Row.parse({"step": 1, "reward": 0.0, "truncated": 0.9, "outcome": outcome})
+        for outcome in ("tied", "tied", "tied")
+    ]
+    assert alarms([Row.parse({"step": 1, **HEALTHY}), *idle], CONFIG) == []
+    late = [Row.parse({"step": step, **HEALTHY, "truncated": 0.5}) for step in (2, 3)]
+    (alarm,) = alarms([Row.parse({"step": 1, **HEALTHY, "truncated": 0.0}), *idle, late[0], *idle, late[1]], CONFIG)
     assert (alarm.step, alarm.name) == (3, "truncated")
     assert (
         alarm.sentence == "50% of the responses are cut off at the length limit over the last 2 steps (threshold 30%)"
@@ -159,15 +163,15 @@ def test_every_sentence_says_which_steps_its_numbers_are_of(name):
 def test_rows_without_a_metric_do_not_ring_for_it_and_do_not_count():
     bad = {"ess": 0.3}
     rows = history(bad)
-    rows.insert(3, {"step": 3, "eval/accuracy": 0.1})
-    rows += [{"step": 5, "reward": 0.5}, {"step": 6, **HEALTHY, **bad}]
+    rows.insert(3, Row.parse({"step": 3, "eval/accuracy": 0.1}))
+    rows += [Row.parse({"step": 5, "reward": 0.5}), Row.parse({"step": 6, **HEALTHY, **bad})]
     found = alarms(rows, CONFIG)
     assert [(a.step, a.name) for a in found] == [(6, "effective_size")]
-    assert alarms([], CONFIG) == [] and alarms([{"step": 0, "eval/accuracy": 0.5}], CONFIG) == []
+    assert alarms([], CONFIG) == [] and alarms([Row.parse({"step": 0, "eval/accuracy": 0.5})], CONFIG) == []
 
 
 def test_peaks_of_a_reward_that_is_never_positive_mean_nothing():
-    rows = [{"step": i, "reward": r} for i, r in enumerate([-1.0, -1.0, -3.0, -3.0], 1)]
+    rows = [Row.parse({"step": i, "reward": r}) for i, r in enumerate([-1.0, -1.0, -3.0, -3.0], 1)]
     assert alarms(rows, CONFIG) == []
 
 

@@ -11,7 +11,8 @@ import pytest
 import torch
 
 import lagproof as lp
-from lagproof.data.metrics import merge, values
+from lagproof.data.metrics import flat as plain
+from lagproof.data.metrics import merge
 from lagproof.data.tokens import Counts, TokenBatch
 from lagproof.objectives import TABLE, base
 from lagproof.objectives.base import Ruling, Scope
@@ -101,7 +102,7 @@ def test_micro_batches_of_whole_responses_add_up_to_the_batch(name, reduction, c
             got[rows] = part.weight
         close(got, whole.weight, 1e-12)
         close(sum(part.value for part in weighed), whole.value, 1e-12)
-        merged = values(merge(part.metrics for part in weighed))
+        merged = plain(merge(part.metrics for part in weighed))
         for key, value in whole.stats.items():
             close(merged[key], value, 1e-12)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from lagproof.data.rows import Row
 from lagproof.report.charts import heat, stacked
 from lagproof.report.series import (
     MAX_COLUMNS,
@@ -22,7 +23,7 @@ from lagproof.runs.reading import RunData
 
 def run(*rows: dict[str, Any]) -> RunData:
     return RunData(
-        Path("x"), "grpo", 8, 0, {"steps": len(rows)}, tuple({"step": i} | row for i, row in enumerate(rows))
+        Path("x"), "grpo", 8, 0, {"steps": len(rows)}, tuple(Row.parse({"step": i} | row) for i, row in enumerate(rows))
     )
 
 
@@ -60,8 +61,8 @@ def test_what_is_left_of_a_step_is_other() -> None:
 
 
 def test_mass_by_age_has_the_same_bands_on_both_sides() -> None:
-    rows = [{"mass_positive": 3.0, "mass_negative": 1.0, "age_8/mass_positive": 3.0, "age_8/mass_negative": 1.0}]
-    rows += [{"mass_positive": 2.0, "age_9/mass_positive": 1.5, "age_32-63/mass_positive": 0.5}]
+    rows = [{"mass_positive": 3.0, "mass_negative": 1.0, "age/8/mass_positive": 3.0, "age/8/mass_negative": 1.0}]
+    rows += [{"mass_positive": 2.0, "age/9/mass_positive": 1.5, "age/32-63/mass_positive": 0.5}]
     found = mass_by_age(run({}, *rows))
     assert found is not None
     up, down = found
@@ -71,8 +72,8 @@ def test_mass_by_age_has_the_same_bands_on_both_sides() -> None:
 
 
 def test_many_ages_become_eight_bands() -> None:
-    rows = [{"mass_positive": 1.0, f"age_{age}/mass_positive": 1.0} for age in range(16)]
-    found = mass_by_age(run(*rows, {"mass_positive": 1.0, "age_32-63/mass_positive": 1.0}))
+    rows = [{"mass_positive": 1.0, f"age/{age}/mass_positive": 1.0} for age in range(16)]
+    found = mass_by_age(run(*rows, {"mass_positive": 1.0, "age/32-63/mass_positive": 1.0}))
     assert found is not None
     labels = [layer.label for layer in found[0].layers]
     assert labels == ["age 0-2", "age 3-5", "age 6-8", "age 9-11", "age 12-14", "age 15-63"]
@@ -81,7 +82,7 @@ def test_many_ages_become_eight_bands() -> None:
 
 def test_a_long_run_keeps_its_sums() -> None:
     num_steps = 2 * MAX_STACK_POINTS + 1
-    rows = [{"mass_positive": 1.0, f"age_{i % 4}/mass_positive": float(i)} for i in range(num_steps)]
+    rows = [{"mass_positive": 1.0, f"age/{i % 4}/mass_positive": float(i)} for i in range(num_steps)]
     found = mass_by_age(run(*rows))
     assert found is not None
     up = found[0]
@@ -92,23 +93,23 @@ def test_a_long_run_keeps_its_sums() -> None:
 
 def test_d_bar_is_a_mean_over_tokens() -> None:
     fill: list[dict[str, Any]] = [{} for _ in range(MAX_COLUMNS - 1)]
-    rows = [{"age_2/d_bar": 0.1, "age_2/tokens": 300}, {"age_2/d_bar": 0.5, "age_2/tokens": 100, "age_10/d_bar": 1.0}]
+    rows = [{"age/2/d_bar": 0.1, "age/2/tokens": 300}, {"age/2/d_bar": 0.5, "age/2/tokens": 100, "age/10/d_bar": 1.0}]
     first, second = d_bar_by_age(run({}, *rows, *fill))
-    assert (first.first, first.last, first.age, first.tokens) == (1, 2, "2", 400)
+    assert (first.first, first.last, first.age.label, first.tokens) == (1, 2, "2", 400)
     assert first.d_bar == pytest.approx(0.2)
     assert (second.age, second.d_bar, second.tokens) == ("10", 1.0, 0)
 
 
 def test_tiles_are_in_the_order_of_ages() -> None:
-    rows = [{f"age_{age}/d_bar": 0.1 for age in ("10", "2", "32-63")}]
+    rows = [{f"age/{age}/d_bar": 0.1 for age in ("10", "2", "32-63")}]
     spec = heat(d_bar_by_age(run({}, *rows)), last_step=1)
     assert spec is not None
     assert spec["layer"][0]["encoding"]["y"]["sort"] == ["32-63", "10", "2"]  # from the top
-    assert heat(d_bar_by_age(run({}, {"age_0/d_bar": 0.0})), last_step=1) is None
+    assert heat(d_bar_by_age(run({}, {"age/0/d_bar": 0.0})), last_step=1) is None
 
 
 def test_the_other_side_is_drawn_downwards() -> None:
-    rows = [{"mass_positive": 1.0, "age_0/mass_positive": 1.0, "age_0/mass_negative": 2.0}]
+    rows = [{"mass_positive": 1.0, "age/0/mass_positive": 1.0, "age/0/mass_negative": 2.0}]
     found = mass_by_age(run({}, *rows))
     assert found is not None
     spec = stacked(found[0], {"age 0": 0}, below=found[1], last_step=1)

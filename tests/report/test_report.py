@@ -169,14 +169,14 @@ def test_one_run(tmp_path: Path) -> None:
 
 HEADINGS = {
     "mean |log-ratio| (d_bar) by the age of the tokens": lambda step: {
-        "age_1/d_bar": 0.1,
-        "age_2/d_bar": 0.2,
-        "age_1/tokens": 3,
+        "age/1/d_bar": 0.1,
+        "age/2/d_bar": 0.2,
+        "age/1/tokens": 3,
     },
     "What adds to mean |log-ratio|, nats": lambda step: (
         {} if step % 5 else {"probe/policy": 0.1, "probe/engine": -0.01}
     ),
-    "Gradient mass by sign and age": lambda step: {"mass_positive": 1.0, "age_1/mass_positive": 1.0},
+    "Gradient mass by sign and age": lambda step: {"mass_positive": 1.0, "age/1/mass_positive": 1.0},
     "Share of the time of a step": lambda step: {"time/step_s": 1.0},
 }
 

@@ -7,12 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lagproof.data.rows import Row
 from lagproof.report.series import MAX_CURVE_POINTS, MAX_POINTS, curves, joined, thinned
 from lagproof.runs.reading import RunData
 
 
 def run(values: dict[int, float], label: str = "grpo", seed: int = 0, lag: int = 1) -> RunData:
-    return RunData(Path("x"), label, lag, seed, {"steps": 9}, tuple({"step": s, "d_bar": v} for s, v in values.items()))
+    rows = tuple(Row.parse({"step": s, "d_bar": v}) for s, v in values.items())
+    return RunData(Path("x"), label, lag, seed, {"steps": 9}, rows)
 
 
 def test_thinning_takes_means_of_steps_in_a_row() -> None:

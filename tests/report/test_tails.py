@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from lagproof.data.rows import Row
 from lagproof.metrics.tail import EDGES, Tail
 from lagproof.report.series import tail
 from lagproof.runs.reading import RunData
@@ -21,7 +22,7 @@ def run(path: Path, rows: list[dict[str, Any]], steps: int = 2, name: str = "ste
     names = [k for k in kinds if any(k in row for row in rows)]
     columns = {k: pa.array([row.get(k) for row in rows], kinds[k]) for k in names}
     pq.write_table(pa.table(columns), path / "rollouts" / name)
-    return RunData(path, "grpo", 1, 0, {"steps": steps}, ({"step": steps},))
+    return RunData(path, "grpo", 1, 0, {"steps": steps}, (Row(steps),))
 
 
 def test_it_counts_the_tokens_above_each_edge(tmp_path: Path) -> None:

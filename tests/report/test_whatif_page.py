@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import vl_convert
 
+from lagproof.data.slices import AgeBand, Sign
 from lagproof.dumps.whatif import WhatIf, whatif
 from lagproof.dumps.words import verdicts
 from lagproof.errors import RunDirError
@@ -93,7 +94,7 @@ def test_it_needs_nothing_from_outside_and_every_chart_can_be_drawn(page: str) -
 
 
 def test_bars_are_the_masses_of_each_sign(page: str, found: WhatIf) -> None:
-    for sign, name in (("> 0", "positive/"), ("< 0", "negative/")):
+    for sign, name in (("> 0", Sign.POSITIVE), ("< 0", Sign.NEGATIVE)):
         spec = specs(page)[f"Gradient mass kept, removed and added. Advantage {sign}"]
         drawn = {(row["y"], row["k"]): row for row in rows(spec, "k")}
         for c in found.comparisons[1:]:
@@ -131,13 +132,13 @@ def test_ages_add_up_to_the_mass_of_each_objective(page: str, found: WhatIf) -> 
     for c in found.comparisons:
         drawn = {row["band"]: row for row in rows(spec, "band") if row["y"] == c.choice.label}
         for age in range(4):
-            assert drawn[str(age)]["v"] == pytest.approx(c.mass[f"age_{age}/"].other / c.mass[""].other, rel=1e-6)
+            assert drawn[str(age)]["v"] == pytest.approx(c.mass[AgeBand(age, age)].other / c.mass[None].other, rel=1e-6)
         assert max(row["b"] for row in drawn.values()) == pytest.approx(1.0)
     table = cells(section(page, "Removed, by age"))
     assert [row[0] for row in table] == [c.choice.label for c in found.comparisons[1:]]
     spo = next(row for row in table if row[0] == "spo")
     mass = next(c for c in found.comparisons if c.choice.label == "spo").mass
-    assert spo[1:] == [f"{mass[f'age_{age}/'].shares['removed']:.1%}" for age in range(4)]
+    assert spo[1:] == [f"{mass[AgeBand(age, age)].shares['removed']:.1%}" for age in range(4)]
 
 
 def test_without_versions_nothing_is_said_by_age(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from lagproof.config import Config
+from lagproof.data.rows import Row
 from lagproof.errors import InterruptedRunError
 from lagproof.monitor.alarm import alarms
 from lagproof.runtime import train as train_module
@@ -55,7 +56,8 @@ def test_alarms_are_written_as_they_are_told_and_as_the_history_rings_them(refer
     assert written == [alarm.to_dict() for alarm in told]
     assert {"mismatch", "reward_collapse"} <= {alarm["name"] for alarm in written}
     assert written == [
-        a.to_dict() for a in alarms(lines(path / "metrics.jsonl"), Config.load(path / "config.toml").alarm)
+        a.to_dict()
+        for a in alarms(map(Row.parse, lines(path / "metrics.jsonl")), Config.load(path / "config.toml").alarm)
     ]
 
 

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lagproof.config import Config
+from lagproof.data.rows import Row
 from lagproof.runtime.train import train
 
 PARTS = 'task.tasks=[{name = "arithmetic", label = "a", seed = 0}, {name = "arithmetic", label = "b", seed = 0}]'
@@ -40,8 +41,8 @@ def test_the_runs_seed_orders_the_problems(tmp_path: Path, task: tuple[str, ...]
 
 
 def test_an_interrupted_run_goes_on_in_its_own_order(tmp_path: Path) -> None:
-    def stop(row: object) -> None:
-        if row["step"] == 2:  # type: ignore[index]
+    def stop(row: Row) -> None:
+        if row.step == 2:
             raise KeyboardInterrupt
 
     train(config(tmp_path / "whole", *MIXTURE, "seed=3"))

@@ -210,13 +210,13 @@ def test_a_mixture_keeps_its_tasks_apart(tmp_path):
     for row in rollouts(tmp_path / "r"):
         counts[json.loads(row["info"])["task"]] += 1
     assert counts["short"] > 1.5 * counts["arithmetic"] > 0
-    mixed = [row for row in found if "short/reward" in row]
+    mixed = [row for row in found if "task/short/reward" in row]
     assert len(mixed) >= 8
     for row in mixed:
-        low, high = sorted((row["short/reward"], row["arithmetic/reward"]))
+        low, high = sorted((row["task/short/reward"], row["task/arithmetic/reward"]))
         assert low <= row["reward"] <= high
-        assert 1 <= row["short/response_tokens"] <= 12
-    assert {"eval/accuracy", "eval/short/accuracy", "eval/arithmetic/accuracy"} <= found[-1].keys()
+        assert 1 <= row["task/short/response_tokens"] <= 12
+    assert {"eval/accuracy", "task/short/eval/accuracy", "task/arithmetic/eval/accuracy"} <= found[-1].keys()
 
 
 class Short:
@@ -320,7 +320,7 @@ class TestTrouble:
         append = run_dir_module.RunDir.append
 
         def full(self, row):
-            if row["step"] == 6:
+            if row.step == 6:
                 with run_dir_module.writing(self.metrics):
                     raise OSError(errno.ENOSPC, "No space left on device")
             append(self, row)
