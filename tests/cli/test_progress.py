@@ -10,6 +10,7 @@ from lagproof.cli.comparing import CellEvents
 from lagproof.cli.progress import Bars, Lines, display
 from lagproof.cli.training import Training
 from lagproof.config import Config
+from lagproof.data.rows import Row
 from lagproof.experiments.pool import CellOutcome
 from lagproof.experiments.worker import Ending, Job
 from lagproof.monitor.alarm import Alarm, Severity
@@ -73,12 +74,13 @@ def test_a_run_in_a_file_has_a_line_now_and_then() -> None:
     shown, text = file()
     events = Training(shown, 60)
     events.loading("tiny-dense")
-    events.row({"step": 0, "eval/accuracy": 0.25, "time/tokens_per_s": 0.0})
+    events.row(Row.parse({"step": 0, "eval/accuracy": 0.25, "time/tokens_per_s": 0.0}))
     for step in range(1, 7):
         events.tokens(100)
-        events.row({"step": step, "reward": 0.5, "d_bar": 0.01234, "age_mean": 1.0, "time/tokens_per_s": 1000.0})
+        measured = {"reward": 0.5, "d_bar": 0.01234, "age_mean": 1.0, "time/tokens_per_s": 1000.0}
+        events.row(Row.parse({"step": step, **measured}))
     events.alarm(Alarm(4, "mismatch", Severity.RED, "d_bar [x] left its band"))
-    events.row({"step": 7, "outcome": "zero_variance"})
+    events.row(Row.parse({"step": 7, "outcome": "zero_variance"}))
     assert text.getvalue().splitlines() == [
         "loading tiny-dense",
         "step 0/60  acc 0.250",
@@ -94,9 +96,9 @@ def test_a_run_in_a_terminal_keeps_the_last_accuracy_in_sight() -> None:
     with display(console) as shown:
         events = Training(shown, 60)
         events.loading("tiny-dense")
-        events.row({"step": 0, "eval/accuracy": 0.25})
+        events.row(Row.parse({"step": 0, "eval/accuracy": 0.25}))
         events.tokens(5000)
-        events.row({"step": 1, "reward": 0.5, "d_bar": 0.01234})
+        events.row(Row.parse({"step": 1, "reward": 0.5, "d_bar": 0.01234}))
     for part in ("1/60", "reward 0.500  acc 0.250  d_bar 0.0123"):
         assert part in written(console)
 

@@ -237,8 +237,8 @@ class TestMixtures:
         batch = by_task([Group(i, "x", samples, {"task": task}) for i, task in enumerate(both)])
         found = [ProblemResult("x", task, "1", 2, [response(task, 0)]) for task in both]
         found += [ProblemResult("y", task, "", 2, [response(task, 0, float("nan"))]) for task in both]
-        evaluated = {key for key in EvalResult(2, found).metrics() if key.count("/") == 2}
-        assert {re.sub(r"\b[ab]/", "<task>/", key) for key in {*batch, *evaluated}} == named
+        keys = {key for key in {*batch, *EvalResult(2, found).metrics()} if key.of is not None}
+        assert {re.sub(r"\b[ab]/", "<task>/", key.flat) for key in keys} == named
         assert by_task([Group(0, "x", samples, {"task": "a"})]) == {}
 
 

@@ -97,7 +97,7 @@ def test_d_bar_is_a_mean_over_tokens() -> None:
     first, second = d_bar_by_age(run({}, *rows, *fill))
     assert (first.first, first.last, first.age.label, first.tokens) == (1, 2, "2", 400)
     assert first.d_bar == pytest.approx(0.2)
-    assert (second.age, second.d_bar, second.tokens) == ("10", 1.0, 0)
+    assert (second.age.label, second.d_bar, second.tokens) == ("10", 1.0, 0)
 
 
 def test_tiles_are_in_the_order_of_ages() -> None:

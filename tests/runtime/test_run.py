@@ -262,7 +262,7 @@ class TestResume:
         code = (
             "import os, signal, sys, torch; torch.set_num_threads(1)\n"
             "from lagproof.config import Config\nfrom lagproof.runtime.train import train\n"
-            f"kill = lambda row: os.kill(os.getpid(), signal.SIGKILL) if row['step'] == {at} else None\n"
+            f"kill = lambda row: os.kill(os.getpid(), signal.SIGKILL) if row.step == {at} else None\n"
             "train(Config.load(None, sys.argv[1:]), on_step=kill)"
         )
         args = [*SMALL, f"run_dir={json.dumps(str(path))}", "objective.name=sat-grpo"]
@@ -485,7 +485,7 @@ def test_a_run_goes_on_with_the_data_that_it_was_begun_with(tmp_path, spoken):
     )
 
     def stop(row):
-        if row["step"] >= 3 or row["batch"] >= 3:
+        if row.step >= 3 or (row.batch or 0) >= 3:
             os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.raises(InterruptedRunError):
