@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import sys
@@ -10,10 +11,11 @@ from textwrap import fill
 from typing import Annotated
 
 import typer
+from click import Context
 from rich.console import Console
+from typer.core import TyperCommand
 
 from lagproof import __version__
-from lagproof.config import keys
 from lagproof.errors import ConfigError, InterruptedRunError, LagproofError, UsageError
 
 app = typer.Typer(
@@ -63,6 +65,8 @@ def _fail(message: str, code: int) -> None:
 
 
 def _keys_text() -> str:
+    from lagproof.config import keys
+
     lines = [
         f"  {key}{'' if default is None else f' = {default}'}\n"
         + fill(text, 78, initial_indent=" " * 6, subsequent_indent=" " * 6)
@@ -79,9 +83,17 @@ def _version(version: Annotated[bool, typer.Option("--version", help="print the 
         raise typer.Exit
 
 
+class _WithKeys(TyperCommand):
+    """A command whose own help ends with every key of a configuration, which is made only when it is asked for."""
+
+    def get_help(self, ctx: Context) -> str:
+        self.help = f"{self.help}{_keys_text()}"
+        return super().get_help(ctx)
+
+
 @app.command(
-    help="One run. Without CONFIG the embedded default: a tiny model, an arithmetic task, no network, no GPU."
-    + _keys_text()
+    cls=_WithKeys,
+    help="One run. Without CONFIG the embedded default: a tiny model, an arithmetic task, no network, no GPU.",
 )
 def train(
     config: Annotated[Path | None, typer.Argument(help="TOML file", show_default=False)] = None,
@@ -265,6 +277,16 @@ def tasks(name: Annotated[str | None, typer.Argument(help="a task", show_default
     from lagproof.cli.listing import show_options, show_tasks
 
     show_tasks(Console()) if name is None else show_options(name, Console())
+
+
+@app.command(
+    help="The JSON schema of a configuration, for editors: lagproof schema > lagproof.schema.json, and "
+    "'#:schema ./lagproof.schema.json' as the first line of the TOML file."
+)
+def schema() -> None:
+    from lagproof.config.schema import schema as made
+
+    print(json.dumps(made(), indent=1, allow_nan=False))
 
 
 @app.command(help="Build the tiny supervised checkpoints that the embedded default starts from.")

@@ -31,7 +31,7 @@ def key(default: Any = dataclasses.MISSING, help: str = "", *, hint: str = "", *
     made = {"default_factory": default} if callable(default) else {"default": default}
     if isinstance(default, tuple):
         more = {"strict": False, **more}
-    return field(**made, metadata={"description": help, "hint": hint, **more})
+    return field(**made, metadata={**({"description": help} if help else {}), "hint": hint, **more})
 
 
 def allowed(metadata: Mapping[str, Any]) -> str:
