@@ -21,7 +21,6 @@ A message says what, what was got, what is allowed, and what to do next.
 from __future__ import annotations
 
 import difflib
-import importlib.metadata
 import re
 from collections.abc import Iterable, Sequence
 from typing import Literal
@@ -129,6 +128,8 @@ def _nearest(got: str, names: Sequence[str]) -> str | None:
 
 def _extras() -> dict[str, list[str]]:
     """The extras that bring each package, as the installed metadata says."""
+    import importlib.metadata  # here: it costs more than the rest of ``import lagproof``, and is needed once in a while
+
     out: dict[str, list[str]] = {}
     for line in importlib.metadata.requires("lagproof") or ():
         found = re.match(r"([A-Za-z0-9_.-]+).*extra == [\"']([a-z-]+)[\"']", line)

@@ -11,7 +11,6 @@ from textwrap import fill
 from typing import Annotated
 
 import typer
-from click import Context
 from rich.console import Console
 from typer.core import TyperCommand
 
@@ -86,7 +85,7 @@ def _version(version: Annotated[bool, typer.Option("--version", help="print the 
 class _WithKeys(TyperCommand):
     """A command whose own help ends with every key of a configuration, which is made only when it is asked for."""
 
-    def get_help(self, ctx: Context) -> str:
+    def get_help(self, ctx: typer.Context) -> str:
         self.help = f"{self.help}{_keys_text()}"
         return super().get_help(ctx)
 

@@ -6,7 +6,6 @@ import json
 
 from rich.console import Console
 
-from lagproof import objectives as rules
 from lagproof import tasks
 from lagproof.cli import tables
 from lagproof.cli.tables import say
@@ -15,6 +14,8 @@ from lagproof.data.table import Column, Table, TableRow
 
 def show_objectives(console: Console) -> None:
     """Every objective with its options."""
+    from lagproof import objectives as rules  # here: torch, which the tables of tasks do without
+
     columns = [
         Column("name", align="left"),
         Column("options", align="left", wrap=True),
@@ -41,6 +42,8 @@ def show_objective(name: str, console: Console) -> None:
     Raises:
         UnknownNameError: no such objective.
     """
+    from lagproof import objectives as rules
+
     rules.defaults(name)
     say(next(entry.doc for entry in rules.OBJECTIVES.values() if entry.name == name), console)
 
@@ -48,7 +51,7 @@ def show_objective(name: str, console: Console) -> None:
 def show_tasks(console: Console) -> None:
     """Every task in a line."""
     columns = [Column("name", align="left"), Column("problems", align="left", wrap=True)]
-    rows = [TableRow([name, entry.summary]) for name, entry in tasks.TASKS.items()]
+    rows = [TableRow([name, info.summary]) for name, info in tasks.TASKS.items()]
     tables.show(Table("", columns, [rows]), console)
 
 
