@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 
 from lagproof.cli.comparing import show
+from lagproof.data.rows import Row
 from lagproof.experiments.comparison import Comparison, Findings
 from lagproof.experiments.grid import from_tree
 from lagproof.experiments.statistics import RunSummary, over_seeds, paired
@@ -131,7 +132,7 @@ def test_nothing_yet() -> None:
 
 def test_the_file_holds_every_number(tmp_path: Path) -> None:
     grid = from_tree({"objectives": ["grpo"], "lags": [1], "seeds": [0, 1], "steps": 2}, "x")
-    rows = ({"step": 1, "d_bar": 3.0}, {"step": 2, "d_bar": 0.25})
+    rows = tuple(Row.parse({"step": step, "d_bar": d}) for step, d in ((1, 3.0), (2, 0.25)))
     run = RunData(tmp_path, "grpo", 1, 0, {"steps": 2}, rows, result={"success": True})
     save(Comparison(tmp_path, grid, (run,)), tmp_path / "table.json")
     table = json.loads((tmp_path / "table.json").read_text())
