@@ -45,7 +45,9 @@ NO_TORCH = [
     "lagproof.data.samples",
     "lagproof.data.slices",
     "lagproof.data.metrics",
+    "lagproof.evaluation.run",
     "lagproof.grading",
+    "lagproof.rollout.engine",
     "lagproof.tasks",
 ]
 

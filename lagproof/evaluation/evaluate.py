@@ -3,30 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from lagproof.data.samples import Sample
 from lagproof.data.streams import Purpose, stream
 from lagproof.errors import InputError
 from lagproof.evaluation.result import EvalResult, GradedResponse, ProblemResult
+from lagproof.rollout.engine import Request
 from lagproof.tasks.task import Answer, Messages, Problem, Task
-
-
-@dataclass(frozen=True)
-class Ask:
-    """One prompt, to be answered ``samples`` times from a random stream of its own; ``stop`` is its problem's."""
-
-    prompt_ids: Sequence[int]
-    samples: int
-    seed: int
-    stop: tuple[str, ...] = ()
 
 
 class Generate(Protocol):
     """Samples responses; an engine with its settings filled in."""
 
-    def __call__(self, asks: Sequence[Ask], /) -> Sequence[Sequence[Sample]]:
+    def __call__(self, requests: Sequence[Request], /) -> Sequence[Sequence[Sample]]:
         """The responses to each prompt, in order; fewer than asked for where some were lost."""
         ...
 
@@ -44,6 +34,7 @@ def evaluate_task(
     *,
     k: int,
     seed: int,
+    stop: Sequence[str] | None = None,
     on_progress: OnProgress | None = None,
 ) -> EvalResult:
     """Ask all problems at once.
@@ -55,6 +46,7 @@ def evaluate_task(
         problems: of the task, for example :func:`eval_problems`.
         k: samples per problem.
         seed: the stream of a problem is a function of ``(seed, index of the problem)`` alone.
+        stop: strings that end a response; ``None`` for those of its problem.
         on_progress: called when it is done.
 
     Raises:
@@ -62,7 +54,8 @@ def evaluate_task(
     """
     if k < 1:
         raise InputError(f"k = {k}: must be >= 1")
-    batches = [responses for _, responses in ask(generate, encode, task, list(enumerate(problems)), k=k, seed=seed)]
+    found = ask(generate, encode, task, list(enumerate(problems)), k=k, seed=seed, stop=stop)
+    batches = [responses for _, responses in found]
     if on_progress is not None:
         on_progress(len(problems), len(problems))
     return collect(problems, [response for batch in batches for response in batch], k=k)
@@ -91,12 +84,13 @@ def ask(
     *,
     k: int,
     seed: int,
+    stop: Sequence[str] | None = None,
     batch: int | None = None,
 ) -> Iterator[tuple[list[Problem], list[GradedResponse]]]:
     """Sample and grade problems, one batch at a time.
 
     Args:
-        generate, encode, task, k, seed: as in :func:`evaluate_task`.
+        generate, encode, task, k, seed, stop: as in :func:`evaluate_task`.
         problems: with the index that their random streams derive from.
         batch: problems in one call of the engine; ``None`` for all.
 
@@ -106,8 +100,12 @@ def ask(
     size = batch or max(1, len(problems))
     for start in range(0, len(problems), size):
         part = problems[start : start + size]
-        asks = [Ask(encode(problem.prompt), k, problem_seed(seed, index), problem.stop) for index, problem in part]
-        sampled = generate(asks)
+        sampled = generate(
+            [
+                Request(encode(p.prompt), k, problem_seed(seed, index), p.stop if stop is None else tuple(stop))
+                for index, p in part
+            ]
+        )
         yield [problem for _, problem in part], _graded(task, [problem for _, problem in part], sampled)
 
 

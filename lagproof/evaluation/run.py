@@ -13,10 +13,11 @@ from typing import Any
 from lagproof.data.samples import Sample
 from lagproof.errors import InputError, InterruptedRunError, UnknownNameError
 from lagproof.evaluation.choices import Settings, TaskChoice, build, parse_tasks
-from lagproof.evaluation.evaluate import Ask, Encode, ask, collect, eval_problems
+from lagproof.evaluation.evaluate import Encode, ask, collect, eval_problems
 from lagproof.evaluation.identity import identity
 from lagproof.evaluation.result import EvalResult, GradedResponse, ModelDifference, difference
 from lagproof.evaluation.store import Store
+from lagproof.rollout.engine import Request, Sampling
 from lagproof.runs.evaluation import write_result
 from lagproof.tasks.task import Problem, Task
 
@@ -38,7 +39,7 @@ __all__ = [
 class Opened:
     """A model that is ready to be asked."""
 
-    generate: Callable[[Sequence[Ask], Settings], Sequence[Sequence[Sample]]]
+    generate: Callable[[Sequence[Request], Settings], Sequence[Sequence[Sample]]]
     encode: Encode
 
 
@@ -79,20 +80,16 @@ def opened(name: str, on_tokens: Callable[[int], None] | None = None) -> Iterato
         UsageError: no such model.
     """
     from lagproof.models.loading import encode, load  # here: what is already sampled is counted without torch
-    from lagproof.rollout.engine import Request, Sampling
     from lagproof.rollout.hf import HFEngine
 
     loaded = load(name)
     engine = HFEngine.view(loaded.model, loaded.tokenizer, loaded.stop_ids, version=0, on_tokens=on_tokens)
 
-    def generate(asks: Sequence[Ask], settings: Settings) -> list[list[Sample]]:
+    def generate(requests: Sequence[Request], settings: Settings) -> list[list[Sample]]:
         sampling = Sampling(
             settings.max_tokens, settings.temperature, settings.top_p, settings.top_k, record_logp=False
         )
-        stop = settings.stop
-        return engine.generate(
-            [Request(a.prompt_ids, a.samples, a.seed, a.stop if stop is None else stop) for a in asks], sampling
-        )
+        return engine.generate(requests, sampling)
 
     yield Opened(generate, lambda prompt: encode(loaded, prompt))
 
@@ -242,12 +239,13 @@ def _ask_the_rest(
     on_progress(job.model, job.label, done, total)
     stop_if_asked()
     batches = ask(
-        lambda asks: opened.generate(asks, settings),
+        lambda requests: opened.generate(requests, settings),
         opened.encode,
         job.task,
         left,
         k=settings.k,
         seed=settings.seed,
+        stop=settings.stop,
         batch=settings.batch,
     )
     for part, graded in batches:

@@ -1,14 +1,15 @@
-"""The seam between a run and whatever samples tokens."""
+"""The seam between a run and whatever samples tokens. Imports no torch."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Protocol
 
 from lagproof.data.samples import Sample
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ OUTCOMES = {
 
 
 @dataclass(frozen=True)
-class Rooms:
+class Components:
     """The parts that a run joins."""
 
     task: Task
@@ -73,7 +73,7 @@ class InlineRun:
 
     Args:
         config: resolved.
-        rooms: see :class:`Rooms`.
+        parts: see :class:`Components`.
         scheduler: new or restored.
         run_dir: where rows, rollouts and checkpoints go.
         held: groups by ticket, of a restored run.
@@ -87,7 +87,7 @@ class InlineRun:
     def __init__(
         self,
         config: Config,
-        rooms: Rooms,
+        parts: Components,
         scheduler: Scheduler,
         run_dir: RunDir,
         *,
@@ -98,7 +98,7 @@ class InlineRun:
         on_row: Callable[[Row], None] = lambda row: None,
         on_alarm: Callable[[Alarm], None] = lambda alarm: None,
     ) -> None:
-        self._config, self._rooms, self._scheduler, self._dir = config, rooms, scheduler, run_dir
+        self._config, self._parts, self._scheduler, self._dir = config, parts, scheduler, run_dir
         self._held: dict[int, Group] = dict(held or {})
         self._kept: dict[int, Weights] = dict(kept or {})
         self._keep()
@@ -123,7 +123,7 @@ class InlineRun:
         """
         if self._saved is None and self._config.eval.every:
             self._write(Row(0, self._evaluate()), 0)
-        todo: deque[Command] = deque(self._scheduler.handle(WorkerJoined(WORKER, self._rooms.engine.version), Begin()))
+        todo: deque[Command] = deque(self._scheduler.handle(WorkerJoined(WORKER, self._parts.engine.version), Begin()))
         while True:
             command = todo.popleft()
             match command:
@@ -150,17 +150,17 @@ class InlineRun:
         if self._saved == version:
             return
         self._dir.flush(version)
-        published, weights = self._rooms.channel.fetch()
+        published, weights = self._parts.channel.fetch()
         state = checkpoint.State(
             version=version,
             schedule=self._scheduler.snapshot(),
             held={ticket: self._held[ticket] for ticket in self._scheduler.held},
-            optimizer=self._rooms.learner.optimizer.state_dict(),
+            optimizer=self._parts.learner.optimizer.state_dict(),
             sampler=None if published == version else weights,
             kept={v: weights for v, weights in self._kept.items() if v != published},
             metrics_bytes=self._dir.metrics.stat().st_size if self._dir.metrics.exists() else 0,
         )
-        loaded = self._rooms.loaded
+        loaded = self._parts.loaded
         checkpoint.save(self._dir.checkpoints, state, loaded.model, loaded.tokenizer, self._config.save.keep)
         self._saved = version
 
@@ -175,16 +175,16 @@ class InlineRun:
             self.save()
 
     def _problem(self, prompt: int) -> Problem:
-        task = self._rooms.task
+        task = self._parts.task
         order_seed = stream(self._config.seed, Purpose.ORDER)
         return task.problem(position(prompt, task.size, order_seed)[1])
 
     def _sample(self, starts: Sequence[Start]) -> list[Event]:
-        rooms, config = self._rooms, self._config
+        parts, config = self._parts, self._config
         problems = [self._problem(start.prompt) for start in starts]
         requests = [
             Request(
-                encode(rooms.loaded, problem.prompt),
+                encode(parts.loaded, problem.prompt),
                 config.rollout.samples,
                 stream(config.seed, Purpose.SAMPLE, start.prompt),
                 problem.stop if config.rollout.stop is None else config.rollout.stop,
@@ -192,7 +192,7 @@ class InlineRun:
             for problem, start in zip(problems, starts, strict=True)
         ]
         with self._watch.on("sample"):
-            sampled = rooms.engine.generate(requests, self._sampling)
+            sampled = parts.engine.generate(requests, self._sampling)
         with self._watch.on("grade"):
             graded = self._grade(problems, sampled)
         events: list[Event] = []
@@ -209,14 +209,14 @@ class InlineRun:
             for problem, samples in zip(problems, sampled, strict=True)
             for sample in samples
         ]
-        grades = iter(self._rooms.task.grade(answers))
+        grades = iter(self._parts.task.grade(answers))
         return [[_graded(sample, next(grades)) for sample in samples] for samples in sampled]
 
     def _train(self, command: Train) -> Event:
         with self._watch.on("learn"):
-            result = self._rooms.learner.step(Batch.of([self._held.pop(ticket) for ticket in command.tickets]))
+            result = self._parts.learner.step(Batch.of([self._held.pop(ticket) for ticket in command.tickets]))
         batch = result.batch
-        step = self._rooms.learner.version
+        step = self._parts.learner.version
         found = values(result.metrics | responses(batch.samples) | reasons(batch.samples) | by_task(batch.groups))
         if result.outcome is Outcome.TRAINED:
             if self._config.save.rollouts:
@@ -234,7 +234,7 @@ class InlineRun:
             return {}
         with self._watch.on("probe"):
             split = probe(
-                self._rooms.loaded.model,
+                self._parts.loaded.model,
                 batch,
                 self._kept,
                 temperature=self._config.rollout.temperature,
@@ -247,7 +247,7 @@ class InlineRun:
         """Keep the weights of the versions in flight for the probe, the newest few of them; the channel copied them."""
         if not self._config.probe.every:
             return
-        published, weights = self._rooms.channel.fetch()
+        published, weights = self._parts.channel.fetch()
         in_flight = {published}.union(*(group.versions for group in self._held.values()))
         kept = {v: w for v, w in {**self._kept, published: weights}.items() if v in in_flight}
         self._kept = {v: kept[v] for v in sorted(kept)[-self._config.probe.versions :]}
@@ -258,12 +258,12 @@ class InlineRun:
 
     def _evaluate(self) -> Mapping[Key, float]:
         with self._watch.on("eval"):
-            return self._rooms.evaluator(self._rooms.learner.version)
+            return self._parts.evaluator(self._parts.learner.version)
 
     def _publish(self, command: Publish) -> Event:
         with self._watch.on("publish"):
-            self._rooms.channel.publish(command.version, dict(self._rooms.loaded.model.named_parameters()))
-            self._rooms.engine.load(*self._rooms.channel.fetch())
+            self._parts.channel.publish(command.version, dict(self._parts.loaded.model.named_parameters()))
+            self._parts.engine.load(*self._parts.channel.fetch())
         self._keep()
         return WeightsLoaded(WORKER, command.version)
 

@@ -1,8 +1,8 @@
-"""One run from its configuration: builds the rooms, joins them, and goes on where an earlier process stopped."""
+"""One run from its configuration: builds its components, joins them, and resumes where an earlier process stopped."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import cache
@@ -13,19 +13,18 @@ from lagproof import objectives as rules
 from lagproof import tasks
 from lagproof.config import Config, ScheduleConfig
 from lagproof.data.rows import Row
-from lagproof.data.samples import Sample
 from lagproof.data.slices import Key
 from lagproof.errors import CheckpointError, ConfigError, InputError, RunDirError
-from lagproof.evaluation.evaluate import Ask, eval_problems, evaluate_task
+from lagproof.evaluation.evaluate import eval_problems, evaluate_task
 from lagproof.learner.step import Learner, Recipe
 from lagproof.models.loading import Loaded, encode, load
 from lagproof.monitor.alarm import Alarm, Monitor
 from lagproof.objectives.reduction import reduction
-from lagproof.rollout.engine import Request, Sampling
+from lagproof.rollout.engine import Sampling
 from lagproof.rollout.hf import HFEngine
 from lagproof.runs.run_dir import RunDir
 from lagproof.runtime import checkpoint
-from lagproof.runtime.inline import InlineRun, Rooms
+from lagproof.runtime.inline import Components, InlineRun
 from lagproof.runtime.interrupt import interruptible
 from lagproof.runtime.outcome import Result, finish, finished
 from lagproof.runtime.publication import MemoryChannel
@@ -144,12 +143,12 @@ def _join(
     if state is not None:
         learner.optimizer.load_state_dict(dict(state.optimizer))
         run_dir.rewind(state.version, state.metrics_bytes)
-    rooms = Rooms(task, loaded, learner, engine, _evaluator(config, task, loaded, observers.on_tokens), channel)
+    parts = Components(task, loaded, learner, engine, _evaluator(config, task, loaded, observers.on_tokens), channel)
     monitor = Monitor(config.alarm)
     run_dir.replay(monitor)
     return InlineRun(
         config,
-        rooms,
+        parts,
         scheduler,
         run_dir,
         held=None if state is None else state.held,
@@ -258,24 +257,19 @@ def _evaluator(
 ) -> Callable[[int], Mapping[Key, float]]:
     """Evaluation of the learner's own weights, always on the same problems with the same random streams."""
     sampling = Sampling(config.rollout.max_tokens, config.eval.temperature, record_logp=False)
-    stop = config.rollout.stop
     problems = cache(lambda: eval_problems(task, config.eval.prompts))  # drawing them can take longer than answering
 
     def evaluate(version: int) -> Mapping[Key, float]:
         engine = HFEngine.view(loaded.model, loaded.tokenizer, loaded.stop_ids, version=version, on_tokens=on_tokens)
 
-        def generate(asks: Sequence[Ask]) -> list[list[Sample]]:
-            return engine.generate(
-                [Request(a.prompt_ids, a.samples, a.seed, a.stop if stop is None else stop) for a in asks], sampling
-            )
-
         return evaluate_task(
-            generate,
+            lambda requests: engine.generate(requests, sampling),
             lambda prompt: encode(loaded, prompt),
             task,
             problems(),
             k=config.eval.k,
             seed=config.seed,
+            stop=config.rollout.stop,
         ).metrics()
 
     return evaluate

@@ -17,8 +17,9 @@ from lagproof import tasks
 from lagproof.data.samples import Finish, Sample
 from lagproof.data.slices import Key
 from lagproof.errors import InputError, InterruptedRunError, RunDirError, UnknownNameError
-from lagproof.evaluation.evaluate import Ask, eval_problems, evaluate_task
+from lagproof.evaluation.evaluate import eval_problems, evaluate_task
 from lagproof.evaluation.run import Evaluation, Opened, Settings, TaskChoice, run_eval
+from lagproof.rollout.engine import Request
 from lagproof.tasks.arithmetic import ArithmeticTask
 
 
@@ -33,10 +34,10 @@ class Model:
     def __init__(self, skill: float) -> None:
         self.skill, self.asked = skill, 0
 
-    def __call__(self, asks: Sequence[Ask], _: Settings | None = None) -> list[list[Sample]]:
+    def __call__(self, asks: Sequence[Request], _: Settings | None = None) -> list[list[Sample]]:
         return [self._answers(ask) for ask in asks]
 
-    def _answers(self, ask: Ask) -> list[Sample]:
+    def _answers(self, ask: Request) -> list[Sample]:
         self.asked += 1
         expression = "".join(map(chr, ask.prompt_ids)).rstrip("=")
         value = sum(int(term) for term in expression.replace("-", "+-").split("+"))
@@ -214,14 +215,17 @@ def test_samples_that_ended_at_other_strings_are_not_gone_on_with(tmp_path: Path
 def test_each_problem_says_what_ends_its_answer() -> None:
     plain = {"name": "words", "prompt": "plain"}
     task = tasks.build("mixture", {"tasks": [plain, {"name": "words", "label": "chat"}, {"name": "arithmetic"}]})
-    asked: list[Ask] = []
+    asked: list[Request] = []
 
-    def generate(asks: Sequence[Ask]) -> list[list[Sample]]:
+    def generate(asks: Sequence[Request]) -> list[list[Sample]]:
         asked.extend(asks)
         return [[Sample(a.prompt_ids, [1], [0], Finish.STOP, text="1")] for a in asks]
 
     evaluate_task(generate, lambda prompt: [1], task, eval_problems(task, 6), k=1, seed=0)
     assert [a.stop for a in asked] == [("\nQuestion:",), (), ()] * 2
+    asked.clear()
+    evaluate_task(generate, lambda prompt: [1], task, eval_problems(task, 3), k=1, seed=0, stop=[";"])
+    assert [a.stop for a in asked] == [(";",)] * 3
 
 
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
