@@ -31,11 +31,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from lagproof.data.slices import Key
 from lagproof.errors import ConfigError, UnknownNameError
 from lagproof.experiments.statistics import NUMBERS, RunSummary, paired
 from lagproof.experiments.values import checked, is_size, is_text, list_of
 from lagproof.runs.lags import THRESHOLD, LagName
-from lagproof.runs.reading import RunData
+from lagproof.runs.run import Run
 
 
 class ClaimKind(StrEnum):
@@ -183,7 +184,7 @@ def parse(item: object, key: str) -> Claim:
     return claim
 
 
-def judge(claims: Iterable[Claim], runs: Sequence[RunData], summaries: Sequence[RunSummary]) -> tuple[Judged, ...]:
+def judge(claims: Iterable[Claim], runs: Sequence[Run], summaries: Sequence[RunSummary]) -> tuple[Judged, ...]:
     """What the runs that have ended say of each claim.
 
     Args:
@@ -194,7 +195,7 @@ def judge(claims: Iterable[Claim], runs: Sequence[RunData], summaries: Sequence[
     return tuple(_judge(claim, runs, summaries) for claim in claims)
 
 
-def _judge(claim: Claim, runs: Sequence[RunData], summaries: Sequence[RunSummary]) -> Judged:
+def _judge(claim: Claim, runs: Sequence[Run], summaries: Sequence[RunSummary]) -> Judged:
     parts: list[ClaimPart] = []
     for label in claim.entries:
         for lag in claim.lags:
@@ -259,9 +260,10 @@ def _of_interval(kind: ClaimKind, mean: float, interval: tuple[float, float] | N
     return ClaimVerdict.HOLDS if low > 0.0 and mean >= margin else ClaimVerdict.UNDECIDED
 
 
-def _bound(claim: Claim, label: str, lag: LagName, runs: Sequence[RunData]) -> ClaimPart:
+def _bound(claim: Claim, label: str, lag: LagName, runs: Sequence[Run]) -> ClaimPart:
     assert claim.metric is not None and claim.limit is not None
-    members = [run.series(claim.metric)[1] for run in runs if (run.label, run.lag) == (label, lag)]
+    key = Key.parse(claim.metric)
+    members = [run.series(key.name, key.of)[1] for run in runs if (run.label, run.lag) == (label, lag)]
     largest = [max(map(abs, values)) for values in members if values]
     if not largest:
         return _nothing(label, lag, f"no run with {claim.metric} has ended")

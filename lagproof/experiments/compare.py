@@ -15,7 +15,7 @@ from lagproof.experiments.comparison import Comparison, cell_dir, open_or_create
 from lagproof.experiments.grid import Cell, Grid
 from lagproof.experiments.pool import TRAIN, Watch, run_jobs, unwatched
 from lagproof.experiments.worker import Ending, Job
-from lagproof.runs.reading import is_run
+from lagproof.runs.layout import is_run
 
 
 @dataclass(frozen=True)

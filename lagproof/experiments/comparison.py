@@ -11,7 +11,8 @@ from lagproof.experiments.claims import Claim, Judged, judge
 from lagproof.experiments.grid import Cell, Grid, from_tree
 from lagproof.experiments.statistics import CellSummary, PairedDifference, RunSummary, over_seeds, paired, summarise
 from lagproof.runs.lags import rank
-from lagproof.runs.reading import RunData, is_run, read_run
+from lagproof.runs.layout import is_run
+from lagproof.runs.run import Run
 from lagproof.settings.toml import read_toml
 
 GRID_FILE = "compare.toml"
@@ -50,7 +51,7 @@ class Comparison:
 
     path: Path
     grid: Grid
-    runs: tuple[RunData, ...]
+    runs: tuple[Run, ...]
 
     @property
     def findings(self) -> Findings:
@@ -70,7 +71,7 @@ class Comparison:
 
 
 def find(
-    runs: Sequence[RunData],
+    runs: Sequence[Run],
     baselines: Mapping[str, str],
     missing: Sequence[str] = (),
     claims: Sequence[Claim] = (),
@@ -111,7 +112,7 @@ def read_comparison(path: Path) -> Comparison:
         raise RunDirError(f"{path}: is not a comparison (it has no {GRID_FILE}); check the path")
     grid = from_tree(read_toml(path / GRID_FILE), path.name)
     dirs = [(cell, cell_dir(path, cell)) for cell in grid.cells()]
-    runs = [read_run(where, cell.entry.label) for cell, where in dirs if is_run(where)]
+    runs = [Run.open(where, cell.entry.label) for cell, where in dirs if is_run(where)]
     return Comparison(path, grid, tuple(runs))
 
 
@@ -146,11 +147,11 @@ def _write(out: Path, grid: Grid) -> None:
         raise RunDirError(f"{out}: cannot be written: {error.strerror or error}; choose another with --out") from error
 
 
-def pooled(runs: Sequence[RunData]) -> list[RunData]:
+def pooled(runs: Sequence[Run]) -> list[Run]:
     """Runs from anywhere, lag by lag, under labels that tell them apart: the same cell twice is named by directory."""
     keys = [(run.label, run.lag, run.seed) for run in runs]
     named = [
-        run if keys.count(key) == 1 else replace(run, label=f"{run.label} ({run.path.name})")
+        run if keys.count(key) == 1 else replace(run, name=f"{run.label} ({run.path.name})")
         for run, key in zip(runs, keys, strict=True)
     ]
     return sorted(named, key=lambda run: rank(run.lag))

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from lagproof.evaluation.statistics import Interval, t_interval
+from lagproof.monitor.alarm import Severity
 from lagproof.runs.lags import LagName
-from lagproof.runs.reading import RunData
+from lagproof.runs.run import Run
 
 ACCURACY = "eval/accuracy"
 SECOND_HALF = {
@@ -121,7 +122,7 @@ class PairedDifference:
     estimates: Mapping[str, Estimate] = field(default_factory=dict)
 
 
-def summarise(run: RunData) -> RunSummary:
+def summarise(run: Run) -> RunSummary:
     """The numbers of one run; the second half is that of the steps it has made."""
     half = run.last_step / 2
     values = {name: v for name, parts in SECOND_HALF.items() if (v := _second_half(run, parts, half)) is not None}
@@ -137,8 +138,8 @@ def summarise(run: RunData) -> RunSummary:
         has_collapsed(accuracy, values["accuracy"]) if "accuracy" in values else None,
         run.last_step,
         run.planned_steps,
-        min((alarm["step"] for alarm in run.alarms), default=None),
-        min((alarm["step"] for alarm in run.alarms if alarm.get("severity") == "red"), default=None),
+        min((alarm.step for alarm in run.alarms), default=None),
+        min((alarm.step for alarm in run.alarms if alarm.severity is Severity.RED), default=None),
     )
 
 
@@ -231,7 +232,7 @@ def _estimates(rows: Sequence[Mapping[str, float]]) -> dict[str, Estimate]:
     return {name: estimate(values) for name, values in found.items() if values}
 
 
-def _second_half(run: RunData, parts: Sequence[str], half: float) -> float | None:
+def _second_half(run: Run, parts: Sequence[str], half: float) -> float | None:
     means: list[float] = []
     for part in parts:
         values = [v for step, v in zip(*run.series(part), strict=True) if step > half]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lagproof.config import Config, Named, ScheduleConfig
+from lagproof.data.rows import Row
+from lagproof.runs.lags import LagName, to_schedule
+from lagproof.runs.run import Result, Run
 
 
 def make_run(
@@ -59,6 +62,20 @@ def make_run(
         result = {"reason": "finished", "success": True, "steps": steps, "metrics": {}}
         (path / "result.json").write_text(json.dumps(result))
     return path
+
+
+def run_of(
+    rows: Iterable[Mapping[str, Any]],
+    label: str = "grpo",
+    *,
+    lag: LagName = 1,
+    seed: int = 0,
+    steps: int = 4,
+    path: Path = Path("x"),
+) -> Run:
+    """A finished run as it is read back, from rows under flat keys, without a directory."""
+    config = {"steps": steps, "seed": seed, "schedule": to_schedule(lag), "objective": {"name": label}}
+    return Run(path, config, tuple(map(Row.parse, rows)), result=Result(path, "finished", True, steps), name=label)
 
 
 def write_rollouts(file: Path, rng: np.random.Generator, steps: int, scale: float) -> None:

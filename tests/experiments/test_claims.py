@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,16 @@ import pytest
 from rich.console import Console
 
 from lagproof.cli.comparing import show
-from lagproof.data.rows import Row
 from lagproof.errors import ConfigError, UnknownNameError
 from lagproof.experiments.claims import ClaimVerdict, judge, parse
 from lagproof.experiments.comparison import Comparison
 from lagproof.experiments.grid import from_tree, load
 from lagproof.experiments.statistics import summarise
 from lagproof.experiments.tables import save
-from lagproof.runs.reading import RunData
+from lagproof.runs.run import Run
+
+sys.path.insert(0, str(Path(__file__).parent))
+from made_runs import run_of
 
 HOLDS, FAILS, UNDECIDED = ClaimVerdict.HOLDS, ClaimVerdict.FAILS, ClaimVerdict.UNDECIDED
 COLLAPSE: dict[str, Any] = {"text": "t", "kind": "collapses", "entries": ["a"], "lags": [8]}
@@ -26,23 +29,20 @@ ABOVE: dict[str, Any] = COLLAPSE | {"kind": "higher", "metric": "accuracy", "tha
 BOUND: dict[str, Any] = COLLAPSE | {"kind": "within", "metric": "loss", "limit": 0.5}
 
 
-def run(
-    label: str, seed: int, accuracy: float, *, lag: int = 8, best: float | None = None, loss: float = 0.0
-) -> RunData:
+def run(label: str, seed: int, accuracy: float, *, lag: int = 8, best: float | None = None, loss: float = 0.0) -> Run:
     """Accuracy ``best`` (or what it is later) in the first half and ``accuracy`` in the second."""
     first = accuracy if best is None else best
     values = [first] * 3 + [accuracy] * 3
-    flat = [{"step": i + 1, "eval/accuracy": v, "loss": loss if i == 4 else 0.0} for i, v in enumerate(values)]
-    rows = tuple(map(Row.parse, flat))
-    return RunData(Path("x"), label, lag, seed, {"steps": 6}, rows, result={"success": True})
+    rows = tuple({"step": i + 1, "eval/accuracy": v, "loss": loss if i == 4 else 0.0} for i, v in enumerate(values))
+    return run_of(rows, label, lag=lag, seed=seed, steps=6)
 
 
-def verdict(claim: dict[str, Any], runs: list[RunData]) -> ClaimVerdict:
+def verdict(claim: dict[str, Any], runs: list[Run]) -> ClaimVerdict:
     (judged,) = judge([parse(claim, "claims[0]")], runs, [summarise(r) for r in runs])
     return judged.verdict
 
 
-def collapses(*collapsed: bool) -> list[RunData]:
+def collapses(*collapsed: bool) -> list[Run]:
     return [run("a", seed, 0.1 if fell else 0.6, best=0.6) for seed, fell in enumerate(collapsed)]
 
 
@@ -61,7 +61,7 @@ def test_collapse_needs_all_seeds(collapsed: tuple[bool, ...], expected: tuple[C
     assert (verdict(COLLAPSE, runs), verdict(COLLAPSE | {"kind": "holds"}, runs)) == expected
 
 
-def pairs(*differences: float) -> list[RunData]:
+def pairs(*differences: float) -> list[Run]:
     base = [run("b", seed, 0.5) for seed in range(len(differences))]
     return base + [run("a", seed, 0.5 + d) for seed, d in enumerate(differences)]
 

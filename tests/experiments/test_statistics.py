@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from lagproof.data.rows import Row
 from lagproof.experiments.statistics import (
     RunSummary,
     has_collapsed,
@@ -17,11 +16,9 @@ from lagproof.experiments.statistics import (
     summarise,
     verdicts,
 )
-from lagproof.runs.reading import RunData
 
-
-def run(rows: list[dict[str, Any]], steps: int = 4, label: str = "grpo", lag: int = 1, seed: int = 0) -> RunData:
-    return RunData(Path("x"), label, lag, seed, {"steps": steps}, tuple(map(Row.parse, rows)), result={})
+sys.path.insert(0, str(Path(__file__).parent))
+from made_runs import run_of
 
 
 def summary(accuracy: float, seed: int, label: str = "grpo", lag: int = 8, **more: float) -> RunSummary:
@@ -31,7 +28,7 @@ def summary(accuracy: float, seed: int, label: str = "grpo", lag: int = 8, **mor
 
 def test_the_second_half_begins_after_half_the_steps() -> None:
     rows = [{"step": s, "d_bar": float(s), "eval/accuracy": s / 10} for s in range(5)]
-    values = summarise(run(rows)).values
+    values = summarise(run_of(rows)).values
     assert values["d_bar"] == pytest.approx(3.5)  # steps 3 and 4
     assert values["accuracy"] == pytest.approx(0.35)
     assert values["minimum"] == pytest.approx(0.1)  # step 0 is before training
@@ -40,26 +37,26 @@ def test_the_second_half_begins_after_half_the_steps() -> None:
 
 def test_the_second_half_is_that_of_the_steps_made() -> None:
     rows = [{"step": s, "d_bar": float(s)} for s in range(1, 5)]
-    found = summarise(run(rows, steps=100))
+    found = summarise(run_of(rows, steps=100))
     assert found.values["d_bar"] == pytest.approx(3.5)
     assert (found.steps, found.planned_steps) == (4, 100)
 
 
 def test_no_data_is_no_value() -> None:
-    found = summarise(run([{"step": 0}, {"step": 1, "reward": 1.0}]))
+    found = summarise(run_of([{"step": 0}, {"step": 1, "reward": 1.0}]))
     assert found.values == {} and found.collapsed is None
-    assert summarise(run([])).values == {}
+    assert summarise(run_of([])).values == {}
 
 
 def test_clipped_adds_both_sides() -> None:
     rows = [{"step": 1, "clipped_high": 0.9, "clipped_low": 0.9}, {"step": 2, "clipped_high": 0.1, "clipped_low": 0.02}]
-    assert summarise(run(rows)).values["clipped"] == pytest.approx(0.12)
-    assert summarise(run([{"step": 2, "clipped_high": 0.1}])).values["clipped"] == pytest.approx(0.1)
+    assert summarise(run_of(rows)).values["clipped"] == pytest.approx(0.12)
+    assert summarise(run_of([{"step": 2, "clipped_high": 0.1}])).values["clipped"] == pytest.approx(0.1)
 
 
 def test_values_that_are_not_finite_are_no_data() -> None:
     rows = [{"step": 3, "k3": float("nan")}, {"step": 4, "k3": 0.5}]
-    assert summarise(run(rows)).values["k3"] == 0.5
+    assert summarise(run_of(rows)).values["k3"] == 0.5
 
 
 WAVE = 0.15 * np.sin(np.linspace(0, 20, 25))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,13 +12,14 @@ import pytest
 from rich.console import Console
 
 from lagproof.cli.comparing import show
-from lagproof.data.rows import Row
 from lagproof.experiments.comparison import Comparison, Findings
 from lagproof.experiments.grid import from_tree
 from lagproof.experiments.statistics import RunSummary, over_seeds, paired
 from lagproof.experiments.tables import save
 from lagproof.runs.lags import LagName
-from lagproof.runs.reading import RunData
+
+sys.path.insert(0, str(Path(__file__).parent))
+from made_runs import run_of
 
 LABELS = ("naive", "spo-0.2", "asympo", "grpo", "sat-grpo", "sat-gspo")
 
@@ -132,8 +134,7 @@ def test_nothing_yet() -> None:
 
 def test_the_file_holds_every_number(tmp_path: Path) -> None:
     grid = from_tree({"objectives": ["grpo"], "lags": [1], "seeds": [0, 1], "steps": 2}, "x")
-    rows = tuple(Row.parse({"step": step, "d_bar": d}) for step, d in ((1, 3.0), (2, 0.25)))
-    run = RunData(tmp_path, "grpo", 1, 0, {"steps": 2}, rows, result={"success": True})
+    run = run_of([{"step": 1, "d_bar": 3.0}, {"step": 2, "d_bar": 0.25}], steps=2, path=tmp_path)
     save(Comparison(tmp_path, grid, (run,)), tmp_path / "table.json")
     table = json.loads((tmp_path / "table.json").read_text())
     assert table["runs"][0]["values"] == {"d_bar": 0.25}
