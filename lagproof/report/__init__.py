@@ -13,7 +13,7 @@ from lagproof.report.comparison_page import of_comparison, of_runs
 from lagproof.report.page import save
 from lagproof.report.run_page import of_run
 from lagproof.report.whatif_page import of_whatif
-from lagproof.runs.reading import RunData, read_run
+from lagproof.runs.run import Run
 
 __all__ = ["write", "write_comparison", "write_report", "write_whatif"]
 
@@ -41,10 +41,10 @@ def write(sources: Sequence[Path], out: Path | None = None, *, command: str | No
         out = out or source / FILE
         if is_comparison(source):
             return write_comparison(read_comparison(source), out, command=command)
-        return write_report([read_run(source)], out, command=command)
-    runs: list[RunData] = []
+        return write_report([Run.open(source)], out, command=command)
+    runs: list[Run] = []
     for source in sources:
-        runs += read_comparison(source).runs if is_comparison(source) else [read_run(source)]
+        runs += read_comparison(source).runs if is_comparison(source) else [Run.open(source)]
     return write_report(pooled(runs), out or Path(FILE), command=command)
 
 
@@ -53,11 +53,11 @@ def write_comparison(comparison: Comparison, out: Path | None = None, *, command
     return save(of_comparison(comparison, command), out or comparison.path / FILE)
 
 
-def write_report(runs: Sequence[RunData], path: Path, title: str | None = None, *, command: str | None = None) -> Path:
+def write_report(runs: Sequence[Run], path: Path, title: str | None = None, *, command: str | None = None) -> Path:
     """Write the page of one run, or of several side by side.
 
     Args:
-        runs: see :func:`lagproof.runs.reading.read_run`; several have labels that tell them apart.
+        runs: see :meth:`lagproof.runs.run.Run.open`; several have labels that tell them apart.
         path: the file.
         title: heading; made from the runs if absent.
         command: what made the data, for a shell.

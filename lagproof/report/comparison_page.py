@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from lagproof.data.table import Style
 from lagproof.experiments import tables
 from lagproof.experiments.claims import ClaimVerdict, Judged
 from lagproof.experiments.comparison import GRID_FILE, Comparison, Findings, find
 from lagproof.experiments.statistics import CellSummary, verdicts
+from lagproof.monitor.alarm import Alarm, Severity
 from lagproof.report import charts, colours
 from lagproof.report.figures import (
     D_BAR,
     Keys,
     age_figure,
-    alarm_sentence,
     alarms_of,
     by_lag,
     listed,
@@ -30,7 +29,7 @@ from lagproof.report.figures import (
 from lagproof.report.page import Alarms, Claims, Figure, JudgedClaim, Numbers, Page, Panel, Section
 from lagproof.report.series import Curves, curves
 from lagproof.runs.lags import LagName, in_order
-from lagproof.runs.reading import RunData
+from lagproof.runs.run import Run
 
 MAX_CONFIGS = 12
 """Runs whose configurations a page of runs from anywhere holds."""
@@ -56,7 +55,7 @@ def of_comparison(comparison: Comparison, command: str | None = None) -> Page:
     )
 
 
-def of_runs(runs: Sequence[RunData], title: str | None = None, command: str | None = None) -> Page:
+def of_runs(runs: Sequence[Run], title: str | None = None, command: str | None = None) -> Page:
     """The page of several runs side by side, under labels that tell them apart."""
     labels = list(dict.fromkeys(run.label for run in runs))
     names = {run.label: str(run.config["objective"]["name"]) for run in runs}
@@ -75,7 +74,7 @@ def _page(
     *,
     title: str,
     lead: str,
-    runs: Sequence[RunData],
+    runs: Sequence[Run],
     findings: Findings,
     keys: Keys,
     files: Sequence[tuple[str, str]],
@@ -104,7 +103,7 @@ def _page(
         sections=[*sections, *over_steps],
         files=files,
         command=command,
-        problems=[note for run in runs for note in run.notes] + problems,
+        problems=[f"{run.path}: {note}" for run in runs for note in run.notes] + problems,
     )
 
 
@@ -113,7 +112,7 @@ def _claim(judged: Judged) -> JudgedClaim:
     return JudgedClaim(judged.claim.text, str(judged.verdict), STYLES[judged.verdict], lines)
 
 
-def _figures(runs: Sequence[RunData], findings: Findings, keys: Keys) -> tuple[list[Figure], list[str]]:
+def _figures(runs: Sequence[Run], findings: Findings, keys: Keys) -> tuple[list[Figure], list[str]]:
     """The figures of many runs, and sentences about what could not be read."""
     tails, problems = read_tails(runs)
     asked = "Evaluation on the same prompts."
@@ -158,7 +157,7 @@ def _estimates(cells: Sequence[CellSummary], name: str) -> list[charts.LagEstima
 
 
 def _over_steps(
-    runs: Sequence[RunData],
+    runs: Sequence[Run],
     keys: Keys,
     metric: str,
     title: str,
@@ -184,7 +183,7 @@ def _over_steps(
     return Figure(title, f"{caption} {_how_drawn(found)} {fired}".strip(), shown, panels)
 
 
-def _lag_alarms(runs: Sequence[RunData], lag: LagName) -> list[tuple[int, str, str]]:
+def _lag_alarms(runs: Sequence[Run], lag: LagName) -> list[tuple[int, str, str]]:
     """The first alarm of each run; all of them would hide the curves."""
     out: list[tuple[int, str, str]] = []
     for run in runs:
@@ -200,18 +199,17 @@ def _how_drawn(found: Curves) -> str:
     return f"{seeds} {window}".strip()
 
 
-def _first_alarms(runs: Sequence[RunData]) -> list[tuple[str, str]]:
+def _first_alarms(runs: Sequence[Run]) -> list[tuple[str, str]]:
     """When the first alarm of each run fired, a line for each objective and lag."""
-    firsts: dict[tuple[str, LagName], list[tuple[RunData, Mapping[str, Any]]]] = {}
+    firsts: dict[tuple[str, LagName], list[tuple[Run, Alarm]]] = {}
     for run in runs:
         if run.alarms:
-            firsts.setdefault((run.label, run.lag), []).append((run, min(run.alarms, key=lambda alarm: alarm["step"])))
+            firsts.setdefault((run.label, run.lag), []).append((run, min(run.alarms, key=lambda alarm: alarm.step)))
     out: list[tuple[str, str]] = []
     for (label, lag), found in firsts.items():
-        steps = listed(f"{alarm['step']} (seed {run.seed})" for run, alarm in found)
-        severities = {str(alarm.get("severity", "")) for _, alarm in found}
-        said = f"{label}, lag {lag}: first alarm at step {steps}: {alarm_sentence(found[0][1])}"
-        out.append(("red" if "red" in severities else "yellow", said))
+        steps = listed(f"{alarm.step} (seed {run.seed})" for run, alarm in found)
+        said = f"{label}, lag {lag}: first alarm at step {steps}: {found[0][1].sentence}"
+        out.append((max((alarm.severity for _, alarm in found), key=lambda s: s is Severity.RED), said))
     return out
 
 

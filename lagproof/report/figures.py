@@ -12,7 +12,7 @@ from lagproof.report import charts, colours
 from lagproof.report.page import Figure, Panel
 from lagproof.report.series import Curve, Curves, curves, tail
 from lagproof.runs.lags import LagName, in_order
-from lagproof.runs.reading import RunData
+from lagproof.runs.run import Run
 
 Keys = Mapping[str, int]
 MAX_AGE_POINTS = 1000
@@ -26,7 +26,7 @@ D_BAR = (
 TAIL_TITLE = "Complementary CDF of |log-ratio|"
 
 
-def read_tails(runs: Sequence[RunData]) -> tuple[dict[tuple[str, LagName], Tail], list[str]]:
+def read_tails(runs: Sequence[Run]) -> tuple[dict[tuple[str, LagName], Tail], list[str]]:
     tails: dict[tuple[str, LagName], Tail] = {}
     problems: list[str] = []
     for run in runs:
@@ -64,7 +64,7 @@ def tail_figure(tails: Mapping[tuple[str, LagName], Tail], keys: Keys) -> Figure
     return Figure(TAIL_TITLE, caption, shown, panels)
 
 
-def age_figure(runs: Sequence[RunData], height: int = charts.HEIGHT) -> Figure:
+def age_figure(runs: Sequence[Run], height: int = charts.HEIGHT) -> Figure:
     title = "Realised age"
     caption = "Updates between the version that sampled a token and the learner's version before the step"
     mean, top = (curves(runs, name, MAX_AGE_POINTS) for name in ("age_mean", "age_max"))
@@ -92,14 +92,9 @@ def by_lag(found: Curves) -> dict[LagName, Curves]:
     }
 
 
-def alarms_of(run: RunData) -> list[tuple[int, str, str]]:
+def alarms_of(run: Run) -> list[tuple[int, str, str]]:
     """Step, severity and sentence of each alarm of a run."""
-    return [(a["step"], str(a.get("severity", "")), alarm_sentence(a)) for a in run.alarms]
-
-
-def alarm_sentence(alarm: Mapping[str, Any]) -> str:
-    """What an alarm said."""
-    return str(alarm.get("sentence") or alarm.get("name") or "")
+    return [(alarm.step, str(alarm.severity), alarm.sentence) for alarm in run.alarms]
 
 
 def setting(config: Mapping[str, Any]) -> str:

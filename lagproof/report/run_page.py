@@ -11,7 +11,6 @@ from lagproof.report import charts, series
 from lagproof.report.figures import (
     D_BAR,
     age_figure,
-    alarm_sentence,
     alarms_of,
     read_tails,
     setting,
@@ -20,7 +19,7 @@ from lagproof.report.figures import (
 )
 from lagproof.report.page import Alarms, Figure, Page, Panel, Section
 from lagproof.report.series import curves, joined
-from lagproof.runs.reading import RunData
+from lagproof.runs.run import Run
 
 
 @dataclass(frozen=True)
@@ -86,13 +85,13 @@ TIME = (
 )
 
 
-def of_run(run: RunData, title: str | None = None, command: str | None = None) -> Page:
+def of_run(run: Run, title: str | None = None, command: str | None = None) -> Page:
     """The page of a run as it stands."""
     figures, problems = _figures(run)
     verdict, bad = _verdict(run)
     alarms: list[Section] = []
     if run.alarms:
-        alarms = [Alarms([(str(a.get("severity", "")), f"Step {a['step']}: {alarm_sentence(a)}") for a in run.alarms])]
+        alarms = [Alarms([(severity, f"Step {step}: {sentence}") for step, severity, sentence in alarms_of(run)])]
     return Page(
         title=title or f"{run.label} at lag {run.lag}",
         lead=f"{run.path.name}, seed {run.seed}. {setting(run.config)}",
@@ -105,7 +104,7 @@ def of_run(run: RunData, title: str | None = None, command: str | None = None) -
     )
 
 
-def _figures(run: RunData) -> tuple[list[Figure], list[str]]:
+def _figures(run: Run) -> tuple[list[Figure], list[str]]:
     """The figures of a single run, and sentences about what could not be read."""
     tails, problems = read_tails([run])
     found = [
@@ -130,7 +129,7 @@ def _beside(title: str, found: Sequence[Figure]) -> Figure:
     return Figure(title, " ".join(f"{figure.title}: {figure.caption}" for figure in found), {}, panels)
 
 
-def _origin(run: RunData) -> Figure | None:
+def _origin(run: Run) -> Figure | None:
     """Mismatch by age, and by what made it."""
     panels: list[Panel] = []
     captions: list[str] = []
@@ -149,7 +148,7 @@ def _origin(run: RunData) -> Figure | None:
     return Figure("Where the mismatch comes from", " ".join(captions), {}, panels) if panels else None
 
 
-def _mass(run: RunData) -> Figure | None:
+def _mass(run: Run) -> Figure | None:
     """Gradient mass by sign and by age."""
     found = series.mass_by_age(run)
     if found is None:
@@ -165,7 +164,7 @@ WAITS = ("time/learner_wait_s", "time/rollout_wait_s")
 ONE_PROCESS = "One process samples and learns in turn, so neither side waits for the other: there is no waiting time."
 
 
-def _time(run: RunData) -> Figure | None:
+def _time(run: Run) -> Figure | None:
     waits = any(row.get(name) is not None for row in run.rows for name in WAITS)
     found = _row(run, "Time", "" if waits else ONE_PROCESS, TIME)
     spent = series.time_spent(run)
@@ -181,7 +180,7 @@ def _keys(stack: series.Stack) -> dict[str, int]:
     return {layer.label: number for number, layer in enumerate(stack.layers)}
 
 
-def _row(run: RunData, title: str, caption: str, row: Sequence[Chart]) -> Figure | None:
+def _row(run: Run, title: str, caption: str, row: Sequence[Chart]) -> Figure | None:
     panels: list[Panel] = []
     for chart in row:
         found = joined([(label, curves([run], metric)) for metric, label in chart.metrics.items()])
@@ -202,17 +201,15 @@ def _row(run: RunData, title: str, caption: str, row: Sequence[Chart]) -> Figure
     return Figure(title, caption, {}, panels) if panels else None
 
 
-def _verdict(run: RunData) -> tuple[list[str], bool]:
+def _verdict(run: Run) -> tuple[list[str], bool]:
     """How far a run is, and whether it held; one that is still running is not judged."""
     planned = run.planned_steps
     if run.result is None:
         said = [f"Not finished: step {run.last_step} of {planned}."]
-    elif run.result.get("success", True):
+    elif run.aborted is None:
         said = [f"Finished: {run.last_step} steps."]
     else:
-        said = [
-            f"Ended after step {run.last_step} of {planned}: {run.result.get('detail') or run.result.get('reason')}."
-        ]
+        said = [f"Ended after step {run.last_step} of {planned}: {run.aborted}."]
     if run.idle_batches:
         said.append(f"{run.idle_batches} batches made no step: no group had a signal, or gradients were not finite.")
     summary = summarise(run)
@@ -222,4 +219,4 @@ def _verdict(run: RunData) -> tuple[list[str], bool]:
         said.append(f"Accuracy: {values['accuracy']:.3f} over the second half, {extremes}.")
     if summary.collapsed and run.finished:
         said.append(COLLAPSE_RULE[0].upper() + COLLAPSE_RULE[1:] + ".")
-    return said, bool(summary.collapsed and run.finished) or bool(run.result and not run.result.get("success", True))
+    return said, bool(summary.collapsed and run.finished) or run.aborted is not None

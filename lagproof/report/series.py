@@ -20,7 +20,8 @@ from lagproof.data.slices import AgeBand, Key
 from lagproof.metrics.bins import wider
 from lagproof.metrics.tail import Tail, merged
 from lagproof.runs.lags import LagName
-from lagproof.runs.reading import RunData
+from lagproof.runs.layout import Layout
+from lagproof.runs.run import Run
 
 MAX_POINTS = 12_000
 """Points of one figure at most, all its curves together; keeps a page of many runs below 2 MB."""
@@ -133,7 +134,7 @@ class HeatCell:
     tokens: int
 
 
-def curves(runs: Sequence[RunData], metric: str, max_curve_points: int = MAX_CURVE_POINTS) -> Curves:
+def curves(runs: Sequence[Run], metric: str, max_curve_points: int = MAX_CURVE_POINTS) -> Curves:
     """One metric of some runs, thin enough to draw; runs without it are left out."""
     found = [(run, *run.series(metric)) for run in runs]
     found = [(run, steps, values) for run, steps, values in found if steps]
@@ -183,12 +184,12 @@ def _means(single: Iterable[Curve]) -> Iterable[Curve]:
             yield Curve(label, lag, None, tuple(shared), means)
 
 
-def sources(run: RunData) -> Stack | None:
+def sources(run: Run) -> Stack | None:
     """What policy update and engine add to ``d_bar`` at the steps with a probe; ``None`` without probes."""
     return _stack(run, _of_all(SOURCES), lambda row: row.get("probe/policy") is not None)
 
 
-def time_spent(run: RunData) -> Stack | None:
+def time_spent(run: Run) -> Stack | None:
     """Seconds a step by what they went into, ``other`` being what is left of the step; ``None`` without times."""
     members = _of_all(TIME | {STEP_TIME: (STEP_TIME,)})
     found = _stack(run, members, lambda row: row.step > 0 and row.get(STEP_TIME) is not None)
@@ -200,7 +201,7 @@ def time_spent(run: RunData) -> Stack | None:
     return Stack(found.steps, (*layers, Layer(OTHER, tuple(rest.tolist()))))
 
 
-def mass_by_age(run: RunData) -> tuple[Stack, Stack] | None:
+def mass_by_age(run: Run) -> tuple[Stack, Stack] | None:
     """Gradient mass of the tokens with positive and with negative advantage by bands of ages, the same bands in both.
 
     A band holds equally many of the ages that occur, so that a schedule with ages from 8 to 15 shows more than one.
@@ -219,7 +220,7 @@ def mass_by_age(run: RunData) -> tuple[Stack, Stack] | None:
     return sides[0], sides[1]
 
 
-def d_bar_by_age(run: RunData) -> list[HeatCell]:
+def d_bar_by_age(run: Run) -> list[HeatCell]:
     """``d_bar`` by age over steps, in the order of steps and ages."""
     rows = [row for row in run.rows if row.step > 0]
     size = max(1, -(-len(rows) // MAX_COLUMNS))
@@ -240,7 +241,7 @@ def d_bar_by_age(run: RunData) -> list[HeatCell]:
 
 
 def _stack(
-    run: RunData,
+    run: Run,
     members: Mapping[str, Sequence[Key]],
     has: Callable[[Row], bool],
     *,
@@ -266,7 +267,7 @@ def _of_all(members: Mapping[str, Sequence[str]]) -> dict[str, list[Key]]:
     return {label: [Key(name) for name in names] for label, names in members.items()}
 
 
-def tail(run: RunData) -> tuple[Tail | None, list[str]]:
+def tail(run: Run) -> tuple[Tail | None, list[str]]:
     """The tail over the second half of the steps made, and sentences about files that could not be read.
 
     Returns:
@@ -274,7 +275,7 @@ def tail(run: RunData) -> tuple[Tail | None, list[str]]:
     """
     found: list[Tail] = []
     problems: list[str] = []
-    for file in sorted((run.path / "rollouts").glob("*.parquet")):
+    for file in Layout(run.path).rollout_files():
         try:
             found += _tail_of_file(file, run.last_step / 2)
         except (OSError, pa.ArrowException) as error:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lagproof.data.rows import Row
 from lagproof.report.charts import heat, stacked
 from lagproof.report.series import (
     MAX_COLUMNS,
@@ -18,13 +18,14 @@ from lagproof.report.series import (
     sources,
     time_spent,
 )
-from lagproof.runs.reading import RunData
+from lagproof.runs.run import Run
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "experiments"))
+from made_runs import run_of
 
 
-def run(*rows: dict[str, Any]) -> RunData:
-    return RunData(
-        Path("x"), "grpo", 8, 0, {"steps": len(rows)}, tuple(Row.parse({"step": i} | row) for i, row in enumerate(rows))
-    )
+def run(*rows: dict[str, Any]) -> Run:
+    return run_of(({"step": i} | row for i, row in enumerate(rows)), lag=8, steps=len(rows))
 
 
 def layers(stack: Stack | None) -> dict[str, tuple[float, ...]]:

@@ -250,12 +250,14 @@ def test_a_run_that_has_written_nothing_yet(tmp_path: Path) -> None:
     assert "Not finished: step 0 of 40." in visible(write([path]).read_text(encoding="utf-8"))
 
 
-def test_a_line_that_is_cut_off_is_said(tmp_path: Path) -> None:
+def test_a_line_that_is_truncated_is_said(tmp_path: Path) -> None:
     path = make_run(tmp_path / "r")
     metrics = path / "metrics.jsonl"
     metrics.write_bytes(metrics.read_bytes()[:-7])
     text = visible(write([path]).read_text(encoding="utf-8"))
-    assert "What could not be read:" in text and "line 41 is cut off: left out" in text
+    assert (
+        "What could not be read:" in text and "metrics.jsonl: the last line (41) is truncated and was left out" in text
+    )
 
 
 def test_an_unfinished_comparison(tmp_path: Path) -> None:

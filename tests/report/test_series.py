@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from lagproof.data.rows import Row
 from lagproof.report.series import MAX_CURVE_POINTS, MAX_POINTS, curves, joined, thinned
-from lagproof.runs.reading import RunData
+from lagproof.runs.run import Run
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "experiments"))
+from made_runs import run_of
 
 
-def run(values: dict[int, float], label: str = "grpo", seed: int = 0, lag: int = 1) -> RunData:
-    rows = tuple(Row.parse({"step": s, "d_bar": v}) for s, v in values.items())
-    return RunData(Path("x"), label, lag, seed, {"steps": 9}, rows)
+def run(values: dict[int, float], label: str = "grpo", seed: int = 0, lag: int = 1) -> Run:
+    return run_of(({"step": s, "d_bar": v} for s, v in values.items()), label, lag=lag, seed=seed, steps=9)
 
 
 def test_thinning_takes_means_of_steps_in_a_row() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,19 +11,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lagproof.data.rows import Row
 from lagproof.metrics.tail import EDGES, Tail
 from lagproof.report.series import tail
-from lagproof.runs.reading import RunData
+from lagproof.runs.run import Run
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "experiments"))
+from made_runs import run_of
 
 
-def run(path: Path, rows: list[dict[str, Any]], steps: int = 2, name: str = "step-000002.parquet") -> RunData:
+def run(path: Path, rows: list[dict[str, Any]], steps: int = 2, name: str = "step-000002.parquet") -> Run:
     (path / "rollouts").mkdir(exist_ok=True)
     kinds = {"step": pa.int64(), "policy_logp": pa.list_(pa.float32()), "sampler_logp": pa.list_(pa.float32())}
     names = [k for k in kinds if any(k in row for row in rows)]
     columns = {k: pa.array([row.get(k) for row in rows], kinds[k]) for k in names}
     pq.write_table(pa.table(columns), path / "rollouts" / name)
-    return RunData(path, "grpo", 1, 0, {"steps": steps}, (Row(steps),))
+    return run_of([{"step": steps}], steps=steps, path=path)
 
 
 def test_it_counts_the_tokens_above_each_edge(tmp_path: Path) -> None:
@@ -65,7 +68,7 @@ def test_what_cannot_be_compared_is_left_out(tmp_path: Path) -> None:
 
 def test_no_log_probabilities_is_no_tail(tmp_path: Path) -> None:
     assert tail(run(tmp_path, [{"step": 2, "policy_logp": [-1.0]}])) == (None, [])
-    assert tail(RunData(tmp_path / "none", "grpo", 1, 0, {"steps": 2}, ())) == (None, [])
+    assert tail(run_of([], steps=2, path=tmp_path / "none")) == (None, [])
 
 
 def test_a_file_that_cannot_be_read_is_said(tmp_path: Path) -> None:
