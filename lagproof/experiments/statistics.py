@@ -6,6 +6,7 @@ they need two seeds that differ, and with fewer than ``CONFIRMING_SEEDS`` they a
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -24,9 +25,12 @@ SECOND_HALF = {
     "scale_positive": ("scale_positive",),
     "scale_negative": ("scale_negative",),
     "clipped": ("clipped_high", "clipped_low"),
-    "changed": ("sat/changed",),
+    "changed": ("*/changed",),
 }
-"""Means over the second half of training: our name, and the metrics of a run that add up to it."""
+"""Means over the second half of training: our name, and the metrics of a run that add up to it.
+
+``*`` stands for an objective: ``changed`` is the share of tokens that it treats unlike its base.
+"""
 
 NUMBERS = (*SECOND_HALF, "minimum", "final")
 """Names of the numbers of a run."""
@@ -234,8 +238,15 @@ def _estimates(rows: Sequence[Mapping[str, float]]) -> dict[str, Estimate]:
 
 def _second_half(run: Run, parts: Sequence[str], half: float) -> float | None:
     means: list[float] = []
-    for part in parts:
-        values = [v for step, v in zip(*run.series(part), strict=True) if step > half]
+    for name in [name for part in parts for name in _names(run, part)]:
+        values = [v for step, v in zip(*run.series(name), strict=True) if step > half]
         if values:
             means.append(float(np.mean(values)))
     return sum(means) if means else None
+
+
+def _names(run: Run, pattern: str) -> list[str]:
+    """The metrics of a run that a pattern names; without a ``*`` it is a name."""
+    if "*" not in pattern:
+        return [pattern]
+    return fnmatch.filter(sorted({key.name for row in run.rows for key in row.values}), pattern)

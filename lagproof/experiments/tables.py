@@ -36,7 +36,10 @@ SIZES = {
     ),
     "clipped": Column("clipped", format=".2%", group=MISMATCH, help="share of tokens clipped"),
     "changed": Column(
-        "SAT", format=".2%", group=MISMATCH, help="share of tokens that only the adaptive radius clipped"
+        "changed",
+        format=".2%",
+        group=MISMATCH,
+        help="share of tokens that the objective treats unlike its base",
     ),
 }
 """A column for each number beside the accuracy."""
@@ -140,8 +143,11 @@ def any_alarm(cells: Sequence[CellSummary]) -> bool:
 def notes(findings: Findings) -> list[str]:
     """What a reader of the numbers has to know."""
     out = [
-        "Means over the second half of training; min: the lowest accuracy of any seed after step 0; SAT: share of "
-        "tokens that only the adaptive radius clipped. " + COLLAPSE_RULE[0].upper() + COLLAPSE_RULE[1:] + "."
+        "Means over the second half of training; min: the lowest accuracy of any seed after step 0; changed: share of "
+        "tokens that the objective treats otherwise than its base. "
+        + COLLAPSE_RULE[0].upper()
+        + COLLAPSE_RULE[1:]
+        + "."
     ]
     sizes = sorted({len(cell.seeds) for cell in findings.cells})
     if sizes and sizes[-1] > 1:

@@ -54,6 +54,11 @@ def test_clipped_adds_both_sides() -> None:
     assert summarise(run_of([{"step": 2, "clipped_high": 0.1}])).values["clipped"] == pytest.approx(0.1)
 
 
+def test_changed_is_the_objectives_own_under_its_own_name() -> None:
+    rows = [{"step": 1, "any/changed": 0.9}, {"step": 2, "any/changed": 0.1, "changed": 0.5, "any/changed_too": 0.5}]
+    assert summarise(run_of(rows)).values == {"changed": pytest.approx(0.1)}
+
+
 def test_values_that_are_not_finite_are_no_data() -> None:
     rows = [{"step": 3, "k3": float("nan")}, {"step": 4, "k3": 0.5}]
     assert summarise(run_of(rows)).values["k3"] == 0.5
