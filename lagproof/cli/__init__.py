@@ -212,7 +212,7 @@ def whatif(
     baseline: Annotated[
         str | None,
         typer.Option(
-            help="what the others are compared with; the run's own by default, for a dump grpo", show_default=False
+            help="the objective to compare with; the run's own by default, for a dump grpo", show_default=False
         ),
     ] = None,
     map_: MapOption = None,

@@ -22,7 +22,7 @@ from lagproof.monitor.alarm import Severity
 
 UNUSABLE = 2
 AGE_COLUMNS = 6
-_STYLE = {Status.HEALTHY: "green", Status.WATCH: "yellow", Status.SICK: "red"}
+_STYLE = {Status.HEALTHY: "green", Status.WATCH: "yellow", Status.UNHEALTHY: "red"}
 _SEVERITY = {Severity.YELLOW: "yellow", Severity.RED: "red"}
 
 T = TypeVar("T")

@@ -53,8 +53,8 @@ def parse(text: str) -> Objective:
     return rules.objective(name, **dict(parse_override(option) for option in options))
 
 
-def present_choice(path: Path, name: str | None) -> Choice:
-    """What the others are compared with: the run's own objective, for a dump ``grpo``, unless one is named."""
+def baseline_choice(path: Path, name: str | None) -> Choice:
+    """The baseline: the run's own objective, for a dump ``grpo``, unless one is named."""
     file = path / "config.toml"
     if name is None and file.is_file():
         config = read_toml(file)  # every key stands in it, since a run saves what it resolved
@@ -80,7 +80,7 @@ def _label(name: str, options: Mapping[str, Any]) -> str:
 
 
 def beside(text: str, now: Choice) -> Choice:
-    """An objective beside the present one: its own advantage and reduction, unless the run had set them itself."""
+    """An objective beside the baseline: its own advantage and reduction, unless the run had set them itself."""
     objective = parse(text)
     own = now.objective
     how = objective.default_reduction if now.reduction == own.default_reduction else now.reduction

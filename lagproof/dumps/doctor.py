@@ -28,7 +28,7 @@ class Status(StrEnum):
 
     HEALTHY = "healthy"
     WATCH = "watch"  # only yellow alarms
-    SICK = "sick"  # a red alarm, or a run that was given up
+    UNHEALTHY = "unhealthy"  # a red alarm, or a run that was aborted
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,9 @@ class Verdict:
         status: in one word.
         sentence: in words.
         steps: training steps that were judged.
-        alarms: all that rang, in order.
+        alarms: all that fired, in order.
         lead_steps: steps from the first alarm about anything else to the collapse of the reward; ``None`` if it did
-            not collapse, or nothing rang before.
+            not collapse, or nothing fired before.
         evidence: further sentences with numbers: how stale, how far, where from.
         advice: what to try, the most likely to help first.
         numbers: the metrics over the last steps of a run, over all of a dump.
@@ -68,7 +68,7 @@ class Verdict:
 
     @property
     def exit_code(self) -> int:
-        return int(self.status is Status.SICK)
+        return int(self.status is Status.UNHEALTHY)
 
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON values."""
@@ -114,23 +114,23 @@ def judge(path: str, record: Record) -> Verdict:
     """The verdict on a history."""
     made = [row for row in record.rows if row.outcome is None]
     window = max(1, min(record.alarm.window, len(made)))
-    rung = alarms(record.rows, replace(record.alarm, window=window))
+    fired = alarms(record.rows, replace(record.alarm, window=window))
     last = made if record.pooled else made[-window:]
     cover = Cover([row.step for row in last], len(made), bool(record.pooled))
     numbers, ages = record.pooled or _recent(last), by_age(last)
     engine = engine_share(made, knows_learner=record.knows_learner)
-    is_sick = record.stopped is not None or any(a.severity is Severity.RED for a in rung)
-    status = Status.SICK if is_sick else Status.WATCH if rung else Status.HEALTHY
-    early = _early(rung)
+    is_unhealthy = record.stopped is not None or any(a.severity is Severity.RED for a in fired)
+    status = Status.UNHEALTHY if is_unhealthy else Status.WATCH if fired else Status.HEALTHY
+    early = _early(fired)
     return Verdict(
         path=path,
         status=status,
-        sentence=_sentence(status, rung, early, record.stopped, numbers, cover),
+        sentence=_sentence(status, fired, early, record.stopped, numbers, cover),
         steps=len(made),
-        alarms=rung,
+        alarms=fired,
         lead_steps=None if early is None else early[1],
         evidence=[*evidence(numbers, ages, cover, engine), *course(made, window)],
-        advice=advice(rung, None if engine is None else engine.share, record.objective),
+        advice=advice(fired, None if engine is None else engine.share, record.objective),
         numbers={key.flat: x for key, x in numbers.items() if not isinstance(key.of, AgeBand)},
         by_age={age.label: found for age, found in ages.items()},
         cover=cover,
@@ -148,31 +148,31 @@ def _recent(last: Sequence[Row]) -> dict[Key, float]:
     return out
 
 
-def _early(rung: Sequence[Alarm]) -> tuple[Alarm, int] | None:
+def _early(fired: Sequence[Alarm]) -> tuple[Alarm, int] | None:
     """The first alarm about anything else before the reward fell below half its peak, and by how many steps."""
-    fall = next((a.step for a in rung if a.name == COLLAPSE and a.severity is Severity.RED), None)
+    fall = next((a.step for a in fired if a.name == COLLAPSE and a.severity is Severity.RED), None)
     if fall is None:
         return None
-    return next(((a, fall - a.step) for a in rung if a.name != COLLAPSE and a.step < fall), None)
+    return next(((a, fall - a.step) for a in fired if a.name != COLLAPSE and a.step < fall), None)
 
 
 def _sentence(
     status: Status,
-    rung: Sequence[Alarm],
+    fired: Sequence[Alarm],
     early: tuple[Alarm, int] | None,
     stopped: str | None,
     numbers: Mapping[Key, float],
     cover: Cover,
 ) -> str:
     if stopped is not None:
-        return f"Sick: the run was given up: {stopped}."
+        return f"Unhealthy: aborted: {stopped}."
     if status is Status.HEALTHY:
         level = "without the sampler's log-probabilities"
         if (d_bar := numbers.get(Key("d_bar"))) is not None:
             level = f"d_bar {d_bar:.3g} nats {cover.lately}"
-        return f"Healthy: nothing rang in {cover.of} step{'s' if cover.of != 1 else ''}, {level}."
-    chosen = [a for a in rung if a.severity is Severity.RED] or list(rung)
-    worst = "Sick" if status is Status.SICK else "Worth watching"
+        return f"Healthy: nothing fired in {cover.of} step{'s' if cover.of != 1 else ''}, {level}."
+    chosen = [a for a in fired if a.severity is Severity.RED] or list(fired)
+    worst = "Unhealthy" if status is Status.UNHEALTHY else "Worth watching"
     text = f"{worst}: {chosen[0].sentence}, at step {chosen[0].step}."
     if early is not None:
         first, steps = early

@@ -61,7 +61,7 @@ def evidence(
         )
         each = "" if cover.pooled or len(cover.steps) == 1 else " (means of each step's)"
         out.append(
-            f"tail of |d|, {cover}: median {n['abs_d_q50']:.2g}, 99 % {n['abs_d_q99']:.2g}, "
+            f"tail of |log-ratio|, {cover}: median {n['abs_d_q50']:.2g}, 99 % {n['abs_d_q99']:.2g}, "
             f"99.9 % {n['abs_d_q999']:.2g} nats{each}, largest {n['abs_d_max']:.2g}"
         )
     if len(ages) > 1:

@@ -43,10 +43,10 @@ def overall(found: WhatIf) -> Table:
         )
     caption = (
         "differs: tokens with another weight. kept, removed, added: gradient mass (the sum of |weight|), as shares of "
-        f"that of {found.present}. cosine: of the two vectors of weights. up, down: tokens clipped above and below; "
+        f"that of {found.baseline}. cosine: of the two vectors of weights. up, down: tokens clipped above and below; "
         f"{NOTHING}: it has no such clip."
     )
-    return Table(f"Against {found.present}", columns, [rows], caption)
+    return Table(f"Against {found.baseline}", columns, [rows], caption)
 
 
 def by_sign(found: WhatIf) -> Table | None:
@@ -76,7 +76,7 @@ def removed_by_age(found: WhatIf, max_bands: int) -> Table | None:
         shares = [c.together(names).shares.get("removed") for names in columns.values()]
         rows.append(TableRow([c.choice.label, *(TableCell(percent(x), share=x or 0.0) for x in shares)]))
     caption = (
-        f"Share of the mass that {found.present} puts on tokens of these ages (updates between the version that "
+        f"Share of the mass that {found.baseline} puts on tokens of these ages (updates between the version that "
         "sampled a token and the learner's) that an objective takes away."
     )
     return Table("Removed, by age", [NAME, *(Column(band.label) for band in columns)], [rows], caption)

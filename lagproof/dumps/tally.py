@@ -29,29 +29,29 @@ BLOCK_TOKENS = 1 << 15
 
 @dataclass(frozen=True)
 class Mass:
-    """Gradient mass ``sum |w|`` of some tokens under the present objective, and what becomes of it.
+    """Gradient mass ``sum |w|`` of some tokens under the baseline, and what becomes of it.
 
     Attributes:
-        present, other: under each of the two.
+        baseline, other: under each of the two.
         kept: what both put on the same token with the same sign, ``sum min(|w|, |w'|)``.
     """
 
-    present: float
+    baseline: float
     other: float
     kept: float
 
     @property
     def shares(self) -> dict[str, float]:
-        """``kept``, ``removed`` and ``added`` as shares of the present mass; nothing where there is none."""
-        if self.present <= 0:
+        """``kept``, ``removed`` and ``added`` as shares of the baseline's mass; nothing where there is none."""
+        if self.baseline <= 0:
             return {}
-        kept, removed, added = self.kept, self.present - self.kept, self.other - self.kept
+        kept, removed, added = self.kept, self.baseline - self.kept, self.other - self.kept
         named = (("kept", kept), ("removed", removed), ("added", added))
-        return {name: max(0.0, x) / self.present for name, x in named}
+        return {name: max(0.0, x) / self.baseline for name, x in named}
 
 
 class Tally:
-    """Sums over the steps for each choice, the present one first.
+    """Sums over the steps for each choice, the baseline first.
 
     Args:
         choices: what is compared.
@@ -90,13 +90,13 @@ class Tally:
             steps.append(merge(part))
 
     def mass(self, number: int, chosen: NDArray[np.intp]) -> Mass:
-        """What becomes of the present mass of some cells under the choice with this number."""
+        """What becomes of the baseline's mass of some cells under the choice with this number."""
         mass, kept = self.sums["mass"][:, chosen].sum(axis=1), self.sums["kept"][number, chosen].sum()
         return Mass(float(mass[0]), float(mass[number]), float(kept))
 
     @property
     def differs(self) -> list[float]:
-        """Share of the tokens whose weight differs from the present one, for each choice."""
+        """Share of the tokens whose weight differs from the baseline, for each choice."""
         shares = self.sums["differs"].sum(axis=1) / np.maximum(self.sums["tokens"].sum(axis=1), 1.0)
         return [float(share) for share in shares]
 

@@ -10,7 +10,7 @@ from typing import Any
 from lagproof import objectives as rules
 from lagproof.data.metrics import Metric, Metrics, Same, flat, merge
 from lagproof.data.slices import AgeBand, Key, Slice
-from lagproof.dumps.choices import Choice, beside, present_choice, with_rewards
+from lagproof.dumps.choices import Choice, baseline_choice, beside, with_rewards
 from lagproof.dumps.dump import Dump, read_dump
 from lagproof.dumps.findings import Finding, finding
 from lagproof.dumps.tally import Mass, Tally
@@ -21,7 +21,7 @@ from lagproof.metrics.moves import Moves, moves
 
 @dataclass(frozen=True)
 class Comparison:
-    """One objective against the present one.
+    """One objective against the baseline.
 
     Attributes:
         choice: what was compared.
@@ -47,7 +47,7 @@ class Comparison:
     def together(self, names: Sequence[Slice]) -> Mass:
         """The mass of several parts; it adds up."""
         found = [self.mass[name] for name in names if name in self.mass]
-        return Mass(*(sum(getattr(m, what) for m in found) for what in ("present", "other", "kept")))
+        return Mass(*(sum(getattr(m, what) for m in found) for what in ("baseline", "other", "kept")))
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -69,17 +69,17 @@ class WhatIf:
 
     Attributes:
         path: of the dump.
-        present: what the others are compared with.
+        baseline: the objective that the others are compared with.
         tokens: with both log-probabilities and an advantage, over the steps.
         steps: that were weighed.
-        comparisons: the present one first.
+        comparisons: the baseline first.
         cosines: of the vectors of weights of each two of the comparisons, ``[K][K]``.
         moves: how far the tokens and the responses have moved from their sampler.
         notes: what a reader should know.
     """
 
     path: str
-    present: str
+    baseline: str
     tokens: int
     steps: int
     comparisons: Sequence[Comparison]
@@ -91,7 +91,7 @@ class WhatIf:
         """As plain JSON values."""
         return {
             "path": self.path,
-            "present": self.present,
+            "baseline": self.baseline,
             "tokens": self.tokens,
             "steps": self.steps,
             "objectives": [c.to_dict() for c in self.comparisons],
@@ -104,7 +104,7 @@ def whatif(
     path: str | Path,
     objectives: Sequence[str] | None = None,
     mapping: Mapping[str, str] | None = None,
-    present: str | None = None,
+    baseline: str | None = None,
 ) -> WhatIf:
     """Weigh the tokens of a dump by several objectives, each with the advantage and the reduction it brings.
 
@@ -115,14 +115,14 @@ def whatif(
         path: a run directory of ours with its rollouts, or what ``read_dump`` reads.
         objectives: names, each with options after colons (``sat-grpo:alpha=0.8:kernel=exp``); ``None``: all names.
         mapping: our role of a dump's column to its name.
-        present: what the others are compared with; ``None``: the run's own objective, for a dump ``grpo``.
+        baseline: the objective that the others are compared with; ``None``: the run's own, for a dump ``grpo``.
 
     Raises:
         InputError: the dump cannot be used, or has no advantages.
         UnknownNameError, ConfigError: an objective or an option that does not exist.
     """
     path = Path(path)
-    now = present_choice(path, present)
+    now = baseline_choice(path, baseline)
     others = [text for text in dict.fromkeys(objectives or rules.TABLE) if text != now.label]
     chosen = [now, *(beside(text, now) for text in others)]
     dump = read_dump(path, mapping)
@@ -139,7 +139,7 @@ def whatif(
         raise InputError(f"{path}: every weight of {now.label} is 0: there is no gradient to compare with")
     return WhatIf(
         path=str(path),
-        present=now.label,
+        baseline=now.label,
         tokens=sum(int(batch.tokens.scorable(sampler=True).sum()) for batch in dump.batches),
         steps=len(dump.batches),
         comparisons=_comparisons(tally, dump),

@@ -15,22 +15,22 @@ WORTH_SAYING = 0.02
 
 
 def verdicts(found: WhatIf) -> list[tuple[str, str]]:
-    """The label of each objective and what is said of it, the present one first."""
-    return [(c.choice.label, verdict(c, found.present, is_present=k == 0)) for k, c in enumerate(found.comparisons)]
+    """The label of each objective and what is said of it, the baseline first."""
+    return [(c.choice.label, verdict(c, found.baseline, is_baseline=k == 0)) for k, c in enumerate(found.comparisons)]
 
 
-def verdict(c: Comparison, present: str, *, is_present: bool = False) -> str:
-    """What an objective does on these tokens, and what that is against the present one; goes on from its name."""
+def verdict(c: Comparison, baseline: str, *, is_baseline: bool = False) -> str:
+    """What an objective does on these tokens, and what that is against the baseline; goes on from its name."""
     parts: list[str] = []
     if c.finding is not None:
         parts.append(c.finding.sentence.removeprefix(f"{c.choice.objective.name} "))
-    if is_present:
-        parts.append(f"is what the others are compared with{_rejected(c)}")
+    if is_baseline:
+        parts.append(f"is the baseline{_rejected(c)}")
     elif not c.differs:
-        parts.append(f"gives every token the weight that {present} gives it")
+        parts.append(f"gives every token the weight that {baseline} gives it")
     else:
         cosine = "" if c.cosine is None else f"; cosine {c.cosine:.3f}"
-        parts.append(f"gives {c.differs:.1%} of the tokens another weight than {present}{_fate(c)}{cosine}")
+        parts.append(f"gives {c.differs:.1%} of the tokens another weight than {baseline}{_fate(c)}{cosine}")
     return ". It ".join(parts) + "."
 
 

@@ -35,7 +35,7 @@ def of_whatif(found: WhatIf, command: str) -> Page:
     steps = f"{found.steps} step{'s' if found.steps != 1 else ''}"
     return Page(
         title=f"What if: {Path(found.path).resolve().name}",
-        lead=f"{found.tokens} tokens of {steps}, weighed by each objective and compared with {found.present}. "
+        lead=f"{found.tokens} tokens of {steps}, weighed by each objective and compared with {found.baseline}. "
         "Nothing was trained.",
         verdict=verdicts(found),
         bad=False,
@@ -64,7 +64,7 @@ def _changed(found: WhatIf) -> Figure:
     domain = charts.bar_domain(sides.values())
     panels = [Panel(heading, charts.kept_and_changed(shares, domain)) for heading, shares in sides.items()]
     caption = (
-        f"Of the mass that {found.present} puts on the tokens of each sign (dashed: all of it): to the right what an "
+        f"Of the mass that {found.baseline} puts on the tokens of each sign (dashed: all of it): to the right what an "
         "objective keeps and adds, to the left what it removes. A factor that all weights share shows as added, or as "
         "removed, and not in the cosine."
     )

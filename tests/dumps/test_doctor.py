@@ -1,4 +1,4 @@
-"""Verdicts on runs and dumps: right words, right exit codes, and unusable input told apart from sick runs."""
+"""Verdicts on runs and dumps: right words, right exit codes, and unusable input told apart from unhealthy runs."""
 
 from __future__ import annotations
 
@@ -58,18 +58,18 @@ def collapsing():
 def test_a_healthy_run(tmp_path):
     verdict = lp.diagnose(run_dir(tmp_path / "run", healthy(), result=FINISHED))
     assert (verdict.status, verdict.exit_code, verdict.steps) == (Status.HEALTHY, 0, 20)
-    assert verdict.sentence == "Healthy: nothing rang in 20 steps, d_bar 0.05 nats over the last 8 steps."
+    assert verdict.sentence == "Healthy: nothing fired in 20 steps, d_bar 0.05 nats over the last 8 steps."
     assert verdict.alarms == [] and verdict.advice == [] and verdict.notes == [] and verdict.lead_steps is None
     assert any("3 updates old on average, 4 at most" in line for line in verdict.evidence)
 
 
-def test_a_collapse_and_how_long_before_it_the_first_alarm_rang(tmp_path):
+def test_a_collapse_and_how_long_before_it_the_first_alarm_fired(tmp_path):
     path = run_dir(
         tmp_path / "run", collapsing(), overrides=["objective.name=naive", "alarm.window=1"], result=FINISHED
     )
     verdict = diagnose(path)
-    assert (verdict.status, verdict.exit_code, verdict.lead_steps) == (Status.SICK, 1, 4)
-    assert verdict.sentence.startswith("Sick: the mismatch left its band: d_bar 0.5 nats in this step")
+    assert (verdict.status, verdict.exit_code, verdict.lead_steps) == (Status.UNHEALTHY, 1, 4)
+    assert verdict.sentence.startswith("Unhealthy: the mismatch left its band: d_bar 0.5 nats in this step")
     assert "at step 11. The reward collapsed 4 steps after the first alarm (mismatch, step 11)." in verdict.sentence
     assert verdict.advice[0].startswith("naive puts no bound on stale negative responses")
     assert any(
@@ -86,11 +86,11 @@ def test_yellow_is_worth_watching_and_no_failure(tmp_path):
 
 def test_the_thresholds_are_those_of_the_run_unless_others_are_given(tmp_path):
     path = run_dir(tmp_path / "run", healthy(), overrides=["alarm.d_bar=[0.01, 0.02]"], result=FINISHED)
-    assert diagnose(path).status is Status.SICK
+    assert diagnose(path).status is Status.UNHEALTHY
     assert diagnose(path, config=AlarmConfig()).status is Status.HEALTHY
 
 
-def test_a_run_that_was_given_up_is_sick_whatever_rang(tmp_path):
+def test_a_run_that_was_aborted_is_unhealthy_whatever_fired(tmp_path):
     result = {
         "reason": "no_signal",
         "success": False,
@@ -99,7 +99,7 @@ def test_a_run_that_was_given_up_is_sick_whatever_rang(tmp_path):
         "metrics": {},
     }
     verdict = diagnose(run_dir(tmp_path / "run", healthy(), result=result))
-    assert verdict.exit_code == 1 and verdict.sentence == "Sick: the run was given up: 8 batches in a row were tied."
+    assert verdict.exit_code == 1 and verdict.sentence == "Unhealthy: aborted: 8 batches in a row were tied."
 
 
 def test_a_run_that_is_cut_off_in_the_middle_of_a_line(tmp_path):
@@ -176,7 +176,7 @@ def test_a_run_of_tied_batches_only(tmp_path):
     result = {"reason": "no_signal", "success": False, "detail": "8 batches in a row had no signal", "steps": 0}
     verdict = diagnose(run_dir(tmp_path / "ended", rows, result=result))
     assert (verdict.exit_code, verdict.steps, verdict.alarms) == (1, 0, [])
-    assert verdict.sentence == "Sick: the run was given up: 8 batches in a row had no signal."
+    assert verdict.sentence == "Unhealthy: aborted: 8 batches in a row had no signal."
 
 
 def test_no_alarm_is_an_early_warning_of_itself(tmp_path):
@@ -232,7 +232,7 @@ def test_every_number_says_which_steps_it_is_of(tmp_path):
     heads = (
         "staleness, steps 13-20: ",
         "mismatch, steps 13-20: ",
-        "tail of |d|, steps 13-20: ",
+        "tail of |log-ratio|, steps 13-20: ",
         "by sign, steps 13-20: ",
     )
     for head in heads:
@@ -267,9 +267,9 @@ def dump(path, spread, *, n=4000, steps=1, **columns):
     return path
 
 
-def test_a_healthy_and_a_sick_dump(tmp_path):
+def test_a_healthy_and_an_unhealthy_dump(tmp_path):
     good = diagnose(dump(tmp_path / "good.parquet", 0.03))
-    assert good.exit_code == 0 and good.sentence.startswith("Healthy: nothing rang in 1 step, d_bar 0.02")
+    assert good.exit_code == 0 and good.sentence.startswith("Healthy: nothing fired in 1 step, d_bar 0.02")
     bad = diagnose(dump(tmp_path / "bad.parquet", 2.0))
     assert bad.exit_code == 1 and "the mismatch left its band" in bad.sentence
     assert any("no column step" in note for note in bad.notes)
@@ -309,14 +309,14 @@ def test_ages_without_the_learners_version_say_nothing_about_the_engine(tmp_path
 
 
 def test_the_command_prints_words_or_json(tmp_path, capsys):
-    sick = run_dir(tmp_path / "run", collapsing(), overrides=["alarm.window=1"], result=FINISHED)
-    assert run_doctor(sick) == 1
+    unhealthy = run_dir(tmp_path / "run", collapsing(), overrides=["alarm.window=1"], result=FINISHED)
+    assert run_doctor(unhealthy) == 1
     out = capsys.readouterr().out
-    assert out.startswith("Sick: ") and "\nAlarms\n" in out and "\nWhat to try\n" in out and "\x1b" not in out
+    assert out.startswith("Unhealthy: ") and "\nAlarms\n" in out and "\nWhat to try\n" in out and "\x1b" not in out
     assert max(map(len, out.splitlines())) <= 80
-    assert run_doctor(sick, as_json=True) == 1
+    assert run_doctor(unhealthy, as_json=True) == 1
     told = json.loads(capsys.readouterr().out)
-    assert told["status"] == "sick" and told["lead_steps"] == 4 and told["alarms"][0]["name"] == "mismatch"
+    assert told["status"] == "unhealthy" and told["lead_steps"] == 4 and told["alarms"][0]["name"] == "mismatch"
     assert all(math.isfinite(x) for x in told["numbers"].values())
 
 

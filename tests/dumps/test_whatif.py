@@ -51,7 +51,7 @@ def test_masses_by_hand(tmp_path):
     policy = [[math.log(0.2), math.log(0.3), math.log(0.6)]]
     sampler = [[math.log(0.2)] * 3]
     found = by_label(whatif(write(tmp_path / "d.parquet", policy, sampler, [1.0]), ["tis", "naive"]))
-    assert found["grpo"].mass[None].present == pytest.approx(1 / 3, rel=1e-5)
+    assert found["grpo"].mass[None].baseline == pytest.approx(1 / 3, rel=1e-5)
     assert found["tis"].mass[None].shares == pytest.approx({"kept": 1.0, "removed": 0.0, "added": 3.5}, abs=1e-5)
     assert found["naive"].mass[None].shares == pytest.approx({"kept": 1.0, "removed": 0.0, "added": 2.0}, abs=1e-5)
     assert found["tis"].differs == pytest.approx(2 / 3) and found["grpo"].differs == 0
@@ -62,7 +62,7 @@ def test_masses_by_hand(tmp_path):
 def test_against_tis_grpo_removes(tmp_path):
     policy = [[math.log(0.2), math.log(0.3)], [math.log(0.2), math.log(0.1)]]
     path = write(tmp_path / "d.parquet", policy, [[math.log(0.2)] * 2] * 2, [1.0, -1.0])
-    found = by_label(whatif(path, ["grpo"], present="tis"))
+    found = by_label(whatif(path, ["grpo"], baseline="tis"))
     # tis: 1, 1.5 | -1, -.5, each over R m = 4; grpo rejects the second and the fourth
     mass = found["grpo"].mass
     assert mass[None].shares == pytest.approx({"kept": 2 / 4, "removed": 2 / 4, "added": 0.0}, abs=1e-5)
@@ -70,11 +70,11 @@ def test_against_tis_grpo_removes(tmp_path):
     assert mass[Sign.NEGATIVE].shares["removed"] == pytest.approx(0.5 / 1.5, abs=1e-5)
 
 
-@pytest.mark.parametrize("present", ["grpo", "naive", "asympo"])
-def test_what_holds_for_every_objective(present, tmp_path):
-    found = whatif(random_dump(tmp_path / "d.parquet"), present=present)
-    assert found.comparisons[0].choice.label == present and found.steps == 3
-    assert [c.choice.label for c in found.comparisons[1:]] == [name for name in TABLE if name != present]
+@pytest.mark.parametrize("baseline", ["grpo", "naive", "asympo"])
+def test_what_holds_for_every_objective(baseline, tmp_path):
+    found = whatif(random_dump(tmp_path / "d.parquet"), baseline=baseline)
+    assert found.comparisons[0].choice.label == baseline and found.steps == 3
+    assert [c.choice.label for c in found.comparisons[1:]] == [name for name in TABLE if name != baseline]
     same = found.comparisons[0]
     assert same.differs == 0 and same.cosine == pytest.approx(1.0) and same.mass[None].shares["kept"] == 1.0
     for c in found.comparisons:
@@ -82,7 +82,7 @@ def test_what_holds_for_every_objective(present, tmp_path):
         assert shares["kept"] + shares["removed"] == pytest.approx(1.0)
         assert 0 <= c.differs <= 1 and -1 - 1e-9 <= c.cosine <= 1 + 1e-9
         for names in (tuple(Sign), tuple(c.ages)):
-            for what in ("present", "other", "kept"):
+            for what in ("baseline", "other", "kept"):
                 total = sum(getattr(c.mass[name], what) for name in names)
                 assert total == pytest.approx(getattr(c.mass[None], what)), (c.choice.label, names)
 
@@ -98,7 +98,7 @@ def test_weights_are_those_of_each_step_by_itself(tmp_path):
         other += float(w.abs().sum())
         kept += sum(min(abs(a), abs(b)) for a, b in zip(p.tolist(), w.tolist(), strict=True) if a * b > 0)
     mass = found.mass[None]
-    assert (mass.present, mass.other, mass.kept) == pytest.approx((total, other, kept))
+    assert (mass.baseline, mass.other, mass.kept) == pytest.approx((total, other, kept))
     assert found.finding.numbers["removed"] == pytest.approx((total - other) / total)
     assert mass.shares["removed"] == pytest.approx(found.finding.numbers["removed"]) and mass.shares["added"] < 1e-9
 
@@ -223,7 +223,7 @@ def test_the_scale_factors_of_asympo(tmp_path):
         [[-1.0] * 2, [-1.0] * 3, [-1.0]],
         [1.0, -1.0, 1.0],
     )
-    finding = by_label(whatif(path, ["asympo"], present="naive"))["asympo"].finding
+    finding = by_label(whatif(path, ["asympo"], baseline="naive"))["asympo"].finding
     assert finding.numbers["largest"] == pytest.approx(100.0) and finding.numbers["floored"] == 1
     assert finding.numbers["median_negative"] == pytest.approx(0.2, rel=1e-5) and finding.numbers["responses"] == 3
     assert "1 of 3 responses are at the floor of 0.01 nats" in finding.sentence
@@ -235,11 +235,11 @@ def test_the_present_objective_of_a_run_is_its_own(tmp_path):
     random_dump(tmp_path / "rollouts" / "step-000003.parquet")
     config.save_toml(tmp_path / "config.toml")
     found = whatif(tmp_path, ["grpo", "gpg"])
-    assert found.present == "tis:cap=3.0" and found.comparisons[0].choice.objective.cap == 3.0
-    assert parse(found.present) == found.comparisons[0].choice.objective
+    assert found.baseline == "tis:cap=3.0" and found.comparisons[0].choice.objective.cap == 3.0
+    assert parse(found.baseline) == found.comparisons[0].choice.objective
     assert list(by_label(whatif(tmp_path, ["tis"]))) == ["tis:cap=3.0", "tis"]  # the usual one is another
     assert {c.choice.reduction for c in found.comparisons} == {"token_mean"}  # the run had set it
-    assert by_label(whatif(tmp_path, ["grpo"], present="naive"))["grpo"].choice.reduction == "response_mean"
+    assert by_label(whatif(tmp_path, ["grpo"], baseline="naive"))["grpo"].choice.reduction == "response_mean"
 
 
 def test_options_after_the_name():

@@ -80,7 +80,7 @@ def test_it_begins_with_a_verdict_on_each_objective(page: str, found: WhatIf) ->
     said = re.findall(r"<li><strong>(.*?)</strong> (.*?)</li>", top)
     assert [label for label, _ in said] == [c.choice.label for c in found.comparisons]
     assert dict(said)["sat-gspo"].startswith("cannot act on this data: q of responses is ")
-    assert dict(said)["grpo"].startswith("is what the others are compared with, and rejects ")
+    assert dict(said)["grpo"].startswith("is the baseline, and rejects ")
 
 
 def test_it_needs_nothing_from_outside_and_every_chart_can_be_drawn(page: str) -> None:
