@@ -95,7 +95,7 @@ class LearnerConfig(Optimization):
     advantage: Literal["auto", AdvantageName] = key("auto", f"{_AUTO} | {' | '.join(get_args(AdvantageName))}")
     reduction: Literal["auto", ReductionName] = key("auto", f"{_AUTO} | {' | '.join(get_args(ReductionName))}")
     max_bad_steps: int = key(3, "steps in a row with non-finite gradients before stopping", ge=1)
-    max_tied_batches: int = key(8, "batches in a row without any signal (every group tied) before stopping", ge=1)
+    max_zero_variance_batches: int = key(8, "batches in a row with zero variance in every group before stopping", ge=1)
 
 
 @model("eval")

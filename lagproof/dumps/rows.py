@@ -20,7 +20,7 @@ from lagproof.metrics.mismatch import mismatch_metrics
 from lagproof.monitor.thresholds import Thresholds
 from lagproof.settings.keys import read
 from lagproof.settings.toml import read_toml
-from lagproof.tensors.advantage import is_tied
+from lagproof.tensors.advantage import has_zero_variance
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def of_run(path: Path) -> Record:
     rows, notes = read_rows(path / "metrics.jsonl")
     rows = [row for row in rows if row.step > 0 or row.outcome]  # not the evaluation before the first step
     stopped, unfinished = _ending(path / "result.json")
-    tied = sum(row.outcome == "tied" for row in rows)
+    tied = sum(row.outcome == "zero_variance" for row in rows)
     if len(rows) == tied and stopped is None:
         without = f" ({tied} batches had no signal, and made none)" if tied else ""
         raise InputError(f"{path}: no training step is recorded yet{without}: nothing to judge")
@@ -130,8 +130,8 @@ def metrics(batch: Batch) -> dict[Key, Metric]:
         scored = batch.reward[~batch.reward.isnan()]
         named["reward"] = Mean(float(scored.sum()), len(scored))
         if tokens.group is not None:
-            tied = is_tied(batch.reward, tokens.group)
-            named["signal_groups"] = Mean(float((~tied).sum()), len(tied))
+            zero_variance = has_zero_variance(batch.reward, tokens.group)
+            named["zero_variance_groups"] = Mean(float(zero_variance.sum()), len(zero_variance))
     if batch.truncated is not None:
         named["truncated"] = Mean(int(batch.truncated.sum()), len(batch.truncated))
     if batch.entropy is not None:

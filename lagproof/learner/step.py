@@ -23,14 +23,14 @@ from lagproof.models.layout import Layout, layout
 from lagproof.models.logprobs import response_logprobs, row_cost
 from lagproof.objectives import Objective, Scope
 from lagproof.objectives.reduction import Reduction
-from lagproof.tensors.advantage import Advantage, is_tied
+from lagproof.tensors.advantage import Advantage, has_zero_variance
 
 
 class Outcome(StrEnum):
     """What became of a batch."""
 
     TRAINED = "trained"
-    TIED = "tied"  # no group had a signal: nothing was run
+    ZERO_VARIANCE = "zero_variance"  # no group had a signal: nothing was run
     NON_FINITE = "non_finite"  # the gradient, or every log-probability, was not finite: the weights are as they were
 
 
@@ -118,10 +118,10 @@ class Learner:
     def step(self, batch: Batch) -> StepResult:
         """Train on one optimiser batch; on any outcome but ``TRAINED`` weights and version are unchanged."""
         batch = replace(batch, advantage=self.recipe.advantage(batch.reward, batch.group))
-        tied = is_tied(batch.reward, batch.group)
-        metrics = _reward_metrics(batch.reward, tied)
-        if bool(tied.all()):
-            return StepResult(Outcome.TIED, metrics, batch)
+        without_signal = has_zero_variance(batch.reward, batch.group)
+        metrics = _reward_metrics(batch.reward, without_signal)
+        if bool(without_signal.all()):
+            return StepResult(Outcome.ZERO_VARIANCE, metrics, batch)
         tokens = batch.tokens
         micros = micro_batches(items(batch), self.recipe.config.micro_batch_tokens, self._cost)
         outcome, done = self._train(tokens, [self._piece(micro, batch, tokens) for micro in micros])
@@ -204,12 +204,12 @@ def _expected_counts(tokens: TokenBatch, objective: Objective) -> Counts:
     return _counts(ok, tokens)
 
 
-def _reward_metrics(reward: Tensor, tied: Tensor) -> dict[Key, Metric]:
+def _reward_metrics(reward: Tensor, zero_variance: Tensor) -> dict[Key, Metric]:
     scored = reward[~reward.isnan()]
     return over(
         {
             "reward": Mean(float(scored.sum()), len(scored)),
             "unscored": Sum(len(reward) - len(scored)),
-            "signal_groups": Mean(float((~tied).sum()), len(tied)),
+            "zero_variance_groups": Mean(float(zero_variance.sum()), len(zero_variance)),
         }
     )

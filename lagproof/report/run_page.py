@@ -69,7 +69,7 @@ HEALTH = (
     Chart("Entropy, nats", {"entropy": "entropy"}),
     Chart("Response length, tokens", {"response_tokens": "mean"}),
     Chart("Gradient norm", {"grad_norm": "norm"}),
-    Chart("Shares", {"signal_groups": "groups with a signal", "truncated": "responses truncated"}, (0.0, 1.0)),
+    Chart("Shares", {"zero_variance_groups": "zero-variance groups", "truncated": "responses truncated"}, (0.0, 1.0)),
 )
 TIME = (
     Chart(

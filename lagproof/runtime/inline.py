@@ -49,7 +49,7 @@ Weights = Mapping[str, Tensor]
 WORKER = 0
 OUTCOMES = {
     Outcome.TRAINED: StepOutcome.TRAINED,
-    Outcome.TIED: StepOutcome.TIED,
+    Outcome.ZERO_VARIANCE: StepOutcome.ZERO_VARIANCE,
     Outcome.NON_FINITE: StepOutcome.NON_FINITE,
 }
 

@@ -167,7 +167,9 @@ def _plan(config: Config, task: Task) -> Plan:
         prompts_per_step=config.rollout.prompts,
         steps=config.steps,
         num_prompts=num_prompts,
-        limits=Limits(tied_batches=config.learner.max_tied_batches, bad_steps=config.learner.max_bad_steps),
+        limits=Limits(
+            zero_variance_batches=config.learner.max_zero_variance_batches, bad_steps=config.learner.max_bad_steps
+        ),
     )
 
 

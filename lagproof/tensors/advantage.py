@@ -54,7 +54,7 @@ def gpg(reward: Float[Tensor, " R"], group: Int[Tensor, " R"]) -> Float[Tensor, 
     return centred * alpha
 
 
-def is_tied(reward: Float[Tensor, " R"], group: Int[Tensor, " R"]) -> Bool[Tensor, " G"]:
+def has_zero_variance(reward: Float[Tensor, " R"], group: Int[Tensor, " R"]) -> Bool[Tensor, " G"]:
     """Whether the scored rewards of a group are all equal (also: at most one is scored); one entry a group, by id."""
     centred, segment, size, scored = _centre(reward, group)
     return segment_count(segment[scored & (centred != 0)], size.numel()) == 0

@@ -94,12 +94,12 @@ def test_a_run_that_was_aborted_is_unhealthy_whatever_fired(tmp_path):
     result = {
         "reason": "no_signal",
         "success": False,
-        "detail": "8 batches in a row were tied",
+        "detail": "8 batches in a row had zero variance",
         "steps": 20,
         "metrics": {},
     }
     verdict = diagnose(run_dir(tmp_path / "run", healthy(), result=result))
-    assert verdict.exit_code == 1 and verdict.sentence == "Unhealthy: aborted: 8 batches in a row were tied."
+    assert verdict.exit_code == 1 and verdict.sentence == "Unhealthy: aborted: 8 batches in a row had zero variance."
 
 
 def test_a_run_that_is_cut_off_in_the_middle_of_a_line(tmp_path):
@@ -150,13 +150,13 @@ def test_an_unreadable_configuration_is_noted_and_the_defaults_are_used(tmp_path
 
 
 def test_tied_and_given_up_steps_are_not_counted_as_trained(tmp_path):
-    rows = [*healthy(), {"step": 20, "reward": 0.5, "outcome": "tied"}]
+    rows = [*healthy(), {"step": 20, "reward": 0.5, "outcome": "zero_variance"}]
     assert diagnose(run_dir(tmp_path / "run", rows, result=FINISHED)).steps == 20
     rows.append({"step": 20, "reward": 0.5, "outcome": "non_finite"})
     assert "gradient was not finite" in diagnose(run_dir(tmp_path / "run", rows, result=FINISHED)).sentence
 
 
-TIED = {"reward": 0.0, "truncated": 0.9, "response_tokens": 900.0, "outcome": "tied"}
+TIED = {"reward": 0.0, "truncated": 0.9, "response_tokens": 900.0, "outcome": "zero_variance"}
 
 
 def test_a_batch_without_a_signal_is_no_step_whatever_its_number(tmp_path):

@@ -109,7 +109,7 @@ def _training(rng: np.random.Generator, step: int, lag: int, fails: bool, level:
         "grad_norm": 3.0 + float(rng.random()),
         "response_tokens": 7.8,
         "truncated": 0.0,
-        "signal_groups": 0.875,
+        "zero_variance_groups": 0.125,
         "age_mean": age,
         "age_max": age,
         "time/sample_s": 0.02,

@@ -153,8 +153,8 @@ def test_without_a_signal_nothing_is_run(monkeypatch):
     monkeypatch.setattr(trained.model, "forward", None)
     tied = [replace(g, samples=[replace(s, reward=0.9) for s in g.samples]) for g in GROUPS]
     result = trained.step(Batch.of(tied))
-    assert (result.outcome, trained.version, result.batch.policy_logp) == (Outcome.TIED, 0, None)
-    assert result.metrics[Key("signal_groups")].value == 0.0
+    assert (result.outcome, trained.version, result.batch.policy_logp) == (Outcome.ZERO_VARIANCE, 0, None)
+    assert result.metrics[Key("zero_variance_groups")].value == 1.0
 
 
 def test_an_unscored_response_takes_no_part(monkeypatch, close):

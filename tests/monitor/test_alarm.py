@@ -133,14 +133,14 @@ def test_the_sentence_has_the_numbers():
 def test_a_step_that_was_given_up_rings_at_once():
     rows = history({"outcome": "non_finite"})
     assert [(a.step, a.name, a.severity) for a in alarms(rows, CONFIG)] == [(4, "non_finite", Severity.RED)]
-    assert alarms(history({"outcome": "tied"}), CONFIG) == []
+    assert alarms(history({"outcome": "zero_variance"}), CONFIG) == []
 
 
 def test_windows_are_of_optimiser_steps():
     """Batches that made no step have rows of their own, with rewards and lengths, under the step made last."""
     idle = [
         Row.parse({"step": 1, "reward": 0.0, "truncated": 0.9, "outcome": outcome})
-        for outcome in ("tied", "tied", "tied")
+        for outcome in ("zero_variance", "zero_variance", "zero_variance")
     ]
     assert alarms([Row.parse({"step": 1, **HEALTHY}), *idle], CONFIG) == []
     late = [Row.parse({"step": step, **HEALTHY, "truncated": 0.5}) for step in (2, 3)]

@@ -214,7 +214,8 @@ def test_tied_batches_before_the_first_step_leave_the_page_as_it_is(tmp_path: Pa
     before = write([path], tmp_path / "before.html").read_text(encoding="utf-8")
     metrics = path / "metrics.jsonl"
     first, *rest = metrics.read_text().splitlines()
-    tied = [json.dumps({"step": step, "reward": 0.0, "outcome": "tied", "time/step_s": 9.0}) for step in (0, 0, 40)]
+    idle = {"reward": 0.0, "outcome": "zero_variance", "time/step_s": 9.0}
+    tied = [json.dumps({"step": step, **idle}) for step in (0, 0, 40)]
     metrics.write_text("\n".join([first, *tied[:2], *rest, tied[2]]) + "\n")
     after = write([path], tmp_path / "after.html").read_text(encoding="utf-8")
     said = "<li>3 batches made no step: no group had a signal, or gradients were not finite.</li>"

@@ -387,9 +387,9 @@ class TestTrouble:
     def test_no_signal_at_all_stops_and_says_so(self, tmp_path, monkeypatch):
         monkeypatch.setattr(ArithmeticTask, "grade", lambda self, answers: [Grade(0.9, "same") for _ in answers])
         with pytest.raises(RunStoppedError, match="no signal"):
-            train(config(tmp_path / "r", "learner.max_tied_batches=3", "eval.every=0"))
+            train(config(tmp_path / "r", "learner.max_zero_variance_batches=3", "eval.every=0"))
         found = rows(tmp_path / "r")
-        assert [(row["outcome"], row["step"]) for row in found] == [("tied", 0)] * 3
+        assert [(row["outcome"], row["step"]) for row in found] == [("zero_variance", 0)] * 3
         assert json.loads((tmp_path / "r" / "result.json").read_text())["success"] is False
 
     def test_gradients_that_stay_non_finite_stop_the_run(self, tmp_path, monkeypatch):
@@ -481,7 +481,7 @@ def test_a_run_goes_on_with_the_data_that_it_was_begun_with(tmp_path, spoken):
     path = tmp_path / "x.jsonl"
     write_problems(path, [str(2 * i) for i in range(40)])
     settings = config(
-        tmp_path / "run", *DATA_SET, f"task.path={json.dumps(str(path))}", "learner.max_tied_batches=1000"
+        tmp_path / "run", *DATA_SET, f"task.path={json.dumps(str(path))}", "learner.max_zero_variance_batches=1000"
     )
 
     def stop(row):
@@ -502,7 +502,8 @@ def test_a_run_goes_on_with_the_data_that_it_was_begun_with(tmp_path, spoken):
 def test_right_answers_that_cannot_be_read_are_why_there_is_no_signal(tmp_path, spoken):
     path = tmp_path / "x.jsonl"
     write_problems(path, [r"\frac{1}{"] * 40)
-    settings = config(tmp_path / "run", *DATA_SET, f"task.path={json.dumps(str(path))}", "learner.max_tied_batches=2")
+    problems = f"task.path={json.dumps(str(path))}"
+    settings = config(tmp_path / "run", *DATA_SET, problems, "learner.max_zero_variance_batches=2")
     with pytest.raises(RunStoppedError, match=r"none of the 32 responses .* the right answers cannot be read: correct"):
         train(settings)
 
@@ -510,7 +511,8 @@ def test_right_answers_that_cannot_be_read_are_why_there_is_no_signal(tmp_path, 
 def test_a_run_that_was_given_up_says_so_again(tmp_path, spoken):
     path = tmp_path / "x.jsonl"
     write_problems(path, ["never"] * 40)
-    settings = config(tmp_path / "run", *DATA_SET, f"task.path={json.dumps(str(path))}", "learner.max_tied_batches=2")
+    problems = f"task.path={json.dumps(str(path))}"
+    settings = config(tmp_path / "run", *DATA_SET, problems, "learner.max_zero_variance_batches=2")
     with pytest.raises(RunStoppedError, match=r"of the 32 responses of the last .* mean reward was 0\.000: raise"):
         train(settings)
     assert "mean reward was 0.000" in json.loads((tmp_path / "run" / "result.json").read_text())["detail"]

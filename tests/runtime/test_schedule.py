@@ -46,7 +46,7 @@ from lagproof.runtime.schedule import (
 
 LAG_PAGE = Path(__file__).parents[2] / "docs" / "lag.md"
 ROOM = Path(lagproof.__file__).parent / "runtime" / "schedule"
-TRAINED, TIED, NON_FINITE = StepOutcome.TRAINED, StepOutcome.TIED, StepOutcome.NON_FINITE
+TRAINED, TIED, NON_FINITE = StepOutcome.TRAINED, StepOutcome.ZERO_VARIANCE, StepOutcome.NON_FINITE
 
 
 @dataclass
@@ -207,7 +207,7 @@ def test_a_tied_batch_is_no_step(k: int) -> None:
     assert driver.scheduler.version == 6
     assert [c.version for c in driver.commands if isinstance(c, Publish)] == [2, 4]
     assert prompts(driver) == [2, 3, 4, 5, 10, 11, 12, 13, 14, 15, 16, 17]
-    assert driver.scheduler.dropped == {"tied": 6}
+    assert driver.scheduler.dropped == {"zero_variance": 6}
     assert max(map(max, realised(driver))) <= plan.max_age
     # batches that were started in advance may be left when a later one is tied, never when the earlier ones are
     assert driver.scheduler.counts.buffered == driver.scheduler.counts.running == 0
@@ -293,7 +293,7 @@ def test_nothing_is_late_that_finishes_in_its_turn(admission: Admission) -> None
     driver = drive(plan, lambda batch: TIED if batch % 7 == 5 else TRAINED)
     assert max(map(max, realised(driver))) == plan.max_age  # kept, and not kept too well
     assert driver.scheduler.late == 0
-    assert set(driver.scheduler.dropped) == {"tied"}
+    assert set(driver.scheduler.dropped) == {"zero_variance"}
     assert driver.scheduler.counts.started == 4 * (40 + 6)
 
 
@@ -347,7 +347,7 @@ def test_age_bound_that_rare_weights_cannot_keep_is_refused() -> None:
         lambda: Plan(Periodic(1, 0), prompts_per_step=1, steps=1, num_prompts=0),
         lambda: Limits(attempts=0),
         lambda: Limits(failed_prompts=0),
-        lambda: Limits(tied_batches=0),
+        lambda: Limits(zero_variance_batches=0),
         lambda: Limits(bad_steps=0),
         lambda: Limits(restarts=-1),
         lambda: Limits(sample_timeout_s=0.0),

@@ -252,7 +252,8 @@ def test_news_of_a_worker_that_is_gone() -> None:
 @pytest.mark.parametrize("admission", SCHEDULES)
 @pytest.mark.parametrize("num_prompts", [None, 600])
 def test_when_everything_is_tied_the_run_stops_and_says_so(admission: Admission, num_prompts: int | None) -> None:
-    plan = Plan(admission, prompts_per_step=2, steps=99, num_prompts=num_prompts, limits=Limits(tied_batches=4))
+    limits = Limits(zero_variance_batches=4)
+    plan = Plan(admission, prompts_per_step=2, steps=99, num_prompts=num_prompts, limits=limits)
     scheduler = begun(plan)
     batches, ticket = 0, 0
     commands: list[Command] = []
@@ -260,20 +261,20 @@ def test_when_everything_is_tied_the_run_stops_and_says_so(admission: Admission,
         finished = [SampleFinished(t, 0, 0) for t in range(ticket, scheduler.counts.started)]
         ticket = scheduler.counts.started
         commands += scheduler.handle(*finished)
-        commands = scheduler.handle(StepFinished(batches, StepOutcome.TIED))
+        commands = scheduler.handle(StepFinished(batches, StepOutcome.ZERO_VARIANCE))
         batches += 1
     assert batches == 4
     assert stop(commands).reason is StopReason.NO_SIGNAL and not stop(commands).reason.success
     assert "4 batches in a row" in stop(commands).detail
-    assert (scheduler.version, scheduler.published, scheduler.dropped) == (0, 0, {"tied": 8})
+    assert (scheduler.version, scheduler.published, scheduler.dropped) == (0, 0, {"zero_variance": 8})
 
 
 def test_when_the_data_end_and_everything_was_tied_it_says_so() -> None:
     scheduler = begun(Plan(SYNCHRONOUS, prompts_per_step=2, steps=99, num_prompts=2))
     scheduler.handle(SampleFinished(0, 0, 0), SampleFinished(1, 0, 0))
-    commands = scheduler.handle(StepFinished(0, StepOutcome.TIED))
+    commands = scheduler.handle(StepFinished(0, StepOutcome.ZERO_VARIANCE))
     assert stop(commands).reason is StopReason.NO_SIGNAL
-    assert "tied" in stop(commands).detail
+    assert "zero_variance" in stop(commands).detail
 
 
 def outcomes(limits: Limits, *sequence: StepOutcome) -> Scheduler:
@@ -285,7 +286,7 @@ def outcomes(limits: Limits, *sequence: StepOutcome) -> Scheduler:
     return scheduler
 
 
-T, E, X = StepOutcome.TRAINED, StepOutcome.TIED, StepOutcome.NON_FINITE
+T, E, X = StepOutcome.TRAINED, StepOutcome.ZERO_VARIANCE, StepOutcome.NON_FINITE
 
 
 def test_non_finite_steps_publish_nothing_and_stop_the_run() -> None:
@@ -297,11 +298,11 @@ def test_non_finite_steps_publish_nothing_and_stop_the_run() -> None:
 
 
 def test_a_trained_step_starts_the_counts_again() -> None:
-    assert outcomes(Limits(tied_batches=2, bad_steps=2), E, T, E, T, X, T, X).stopped is None
+    assert outcomes(Limits(zero_variance_batches=2, bad_steps=2), E, T, E, T, X, T, X).stopped is None
 
 
 def test_tied_and_non_finite_in_turn_do_not_go_on_for_ever() -> None:
-    scheduler = outcomes(Limits(tied_batches=3, bad_steps=3), E, X, E, X, E)
+    scheduler = outcomes(Limits(zero_variance_batches=3, bad_steps=3), E, X, E, X, E)
     assert scheduler.stopped is not None and scheduler.stopped.reason is StopReason.NO_SIGNAL
 
 
@@ -335,9 +336,10 @@ def test_failures_before_a_resume_count() -> None:
     assert stop(scheduler.handle(SampleFailed(6, "d"))).reason is StopReason.SAMPLES_FAILED
 
 
-@pytest.mark.parametrize("outcome", [StepOutcome.TIED, StepOutcome.NON_FINITE])
+@pytest.mark.parametrize("outcome", [StepOutcome.ZERO_VARIANCE, StepOutcome.NON_FINITE])
 def test_steps_without_training_before_a_resume_count(outcome: StepOutcome) -> None:
-    scheduler = begun(Plan(SYNCHRONOUS, prompts_per_step=1, steps=9, limits=Limits(tied_batches=2, bad_steps=2)))
+    limits = Limits(zero_variance_batches=2, bad_steps=2)
+    scheduler = begun(Plan(SYNCHRONOUS, prompts_per_step=1, steps=9, limits=limits))
     scheduler.handle(SampleFinished(0, 0, 0), StepFinished(0, outcome))
     scheduler = resumed(scheduler)
     scheduler.handle(SampleFinished(2, 0, 0))

@@ -68,7 +68,7 @@ limits = st.builds(
     Limits,
     attempts=small,
     failed_prompts=st.integers(1, 6),
-    tied_batches=small,
+    zero_variance_batches=small,
     bad_steps=small,
     restarts=st.integers(0, 4),
     sample_timeout_s=st.sampled_from([None, 1.0, 5.0]),
@@ -288,7 +288,7 @@ class Runtime(RuleBasedStateMachine):
         self.tell(WeightsLoaded(worker, self.engines[worker].version))
 
     @precondition(lambda self: self.stop is None and self.batch)
-    @rule(outcome=st.sampled_from([StepOutcome.TRAINED] * 6 + [StepOutcome.TIED, StepOutcome.NON_FINITE]))
+    @rule(outcome=st.sampled_from([StepOutcome.TRAINED] * 6 + [StepOutcome.ZERO_VARIANCE, StepOutcome.NON_FINITE]))
     def learner_is_done(self, outcome: StepOutcome) -> None:
         self.step(outcome)
 

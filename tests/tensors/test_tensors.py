@@ -171,4 +171,4 @@ class TestAdvantage:
 
     def test_is_tied(self):
         reward = torch.tensor([0.5, 0.5, 0.0, 1.0, 1.0, NAN])
-        assert adv.is_tied(reward, torch.tensor([0, 0, 1, 1, 2, 2])).tolist() == [True, False, True]
+        assert adv.has_zero_variance(reward, torch.tensor([0, 0, 1, 1, 2, 2])).tolist() == [True, False, True]

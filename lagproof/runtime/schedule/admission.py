@@ -49,7 +49,7 @@ class Periodic:
     """Batch ``j`` is the prompts ``jB .. jB + B - 1``; it starts when step ``j - k`` begins.
 
     It is sampled with version ``n * floor((j - k) / n)`` (0 before the first broadcast): the age at step
-    ``j`` is ``k + (j - k) mod n``, so ``k .. k + n - 1``. Batches that are not trained (tied, non-finite)
+    ``j`` is ``k + (j - k) mod n``, so ``k .. k + n - 1``. Batches that are not trained (zero variance, non-finite)
     only make it smaller.
 
     Args:

@@ -18,7 +18,7 @@ class StepOutcome(StrEnum):
     """What became of a batch that was handed to the learner."""
 
     TRAINED = "trained"  # the optimiser stepped: the version is one more
-    TIED = "tied"  # no group had a signal: no step
+    ZERO_VARIANCE = "zero_variance"  # no group had a signal: no step
     NON_FINITE = "non_finite"  # the gradients were not finite: no step
 
 
@@ -35,7 +35,7 @@ class StopReason(StrEnum):
 
     FINISHED = "finished"  # every step was trained
     DATA_ENDED = "data_ended"  # every prompt was used before the last step
-    NO_SIGNAL = "no_signal"  # too many batches in a row were tied
+    NO_SIGNAL = "no_signal"  # too many batches in a row had zero variance
     NON_FINITE = "non_finite"  # too many steps in a row had gradients that are not finite
     SAMPLES_FAILED = "samples_failed"  # too many prompts in a row failed for good
     WORKERS_LOST = "workers_lost"  # more rollout workers were lost than may be replaced

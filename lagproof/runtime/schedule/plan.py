@@ -17,7 +17,7 @@ class Limits:
             that end because a worker is lost do not count.
         failed_prompts: prompts in a row that were given up, with no result in between, before the run stops,
             >= 1.
-        tied_batches: batches without a signal before the run stops, >= 1; a trained step starts the count
+        zero_variance_batches: batches without a signal before the run stops, >= 1; a trained step starts the count
             again.
         bad_steps: the same for gradients that are not finite, >= 1.
         restarts: rollout workers that are replaced before the run stops, >= 0.
@@ -26,13 +26,13 @@ class Limits:
 
     attempts: int = 3
     failed_prompts: int = 8
-    tied_batches: int = 8
+    zero_variance_batches: int = 8
     bad_steps: int = 3
     restarts: int = 3
     sample_timeout_s: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("attempts", "failed_prompts", "tied_batches", "bad_steps"):
+        for name in ("attempts", "failed_prompts", "zero_variance_batches", "bad_steps"):
             require(getattr(self, name) >= 1, f"limits.{name}", getattr(self, name), ">= 1")
         require(self.restarts >= 0, "limits.restarts", self.restarts, ">= 0")
         timeout = self.sample_timeout_s

@@ -96,7 +96,7 @@ class Scheduler:
 
     @property
     def dropped(self) -> dict[str, int]:
-        """Dropped prompts by reason: ``tied``, ``non_finite``, ``late``."""
+        """Dropped prompts by reason: ``zero_variance``, ``non_finite``, ``late``."""
         return dict(self._state.dropped)
 
     @property
@@ -222,10 +222,10 @@ class Scheduler:
             self._next_version(commands)
             return
         state.drop(outcome.value, size)
-        if outcome is StepOutcome.TIED:
-            state.tied_in_row += 1
-            if state.tied_in_row >= limits.tied_batches:
-                detail = f"{state.tied_in_row} batches in a row had no signal: no group with unequal rewards"
+        if outcome is StepOutcome.ZERO_VARIANCE:
+            state.zero_variance_in_row += 1
+            if state.zero_variance_in_row >= limits.zero_variance_batches:
+                detail = f"{state.zero_variance_in_row} batches in a row had no signal: no group with unequal rewards"
                 self._end(StopReason.NO_SIGNAL, detail, commands)
         else:
             state.bad_in_row += 1
@@ -236,7 +236,7 @@ class Scheduler:
     def _next_version(self, commands: list[Command]) -> None:
         state = self._state
         state.version += 1
-        state.tied_in_row = state.bad_in_row = 0
+        state.zero_variance_in_row = state.bad_in_row = 0
         if state.version % self.plan.admission.broadcast_every == 0 and state.version < self.plan.steps:
             state.published = state.version
             commands.append(Publish(state.version))

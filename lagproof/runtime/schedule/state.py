@@ -20,7 +20,7 @@ _COUNTERS = (
     "failed",
     "late",
     "ignored",
-    "tied_in_row",
+    "zero_variance_in_row",
     "bad_in_row",
     "failed_in_row",
 )
@@ -83,10 +83,10 @@ class State:
         failed: prompts given up.
         late: prompts trained although they were older than the promise.
         ignored: results and failures of attempts that nobody waited for any more.
-        tied_in_row: tied batches since the last trained step.
+        zero_variance_in_row: zero-variance batches since the last trained step.
         bad_in_row: steps with non-finite gradients since the last trained step.
         failed_in_row: prompts given up since the last result.
-        dropped: prompts sampled and not trained, by reason: ``tied``, ``non_finite``, ``late``.
+        dropped: prompts sampled and not trained, by reason: ``zero_variance``, ``non_finite``, ``late``.
         open: prompts without a result, in the order in which they were first started.
         buffer: results by prompt, in the order in which they came.
         training: results that the learner has; ``None`` while it has none.
@@ -101,7 +101,7 @@ class State:
     failed: int = 0
     late: int = 0
     ignored: int = 0
-    tied_in_row: int = 0
+    zero_variance_in_row: int = 0
     bad_in_row: int = 0
     failed_in_row: int = 0
     dropped: dict[str, int] = field(default_factory=dict[str, int])
