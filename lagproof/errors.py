@@ -68,7 +68,8 @@ class DataChoiceError(InputError):
     """
 
     def __init__(self, message: str, option: Literal["path", "split", "subset"], allowed: Iterable[str] = ()) -> None:
-        self.option, self.allowed = option, tuple(allowed)
+        self.option: Literal["path", "split", "subset"] = option
+        self.allowed = tuple(allowed)
         super().__init__(message)
 
 
