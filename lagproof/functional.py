@@ -10,7 +10,7 @@ from torch import Tensor
 from lagproof.data.tokens import Counts, TokenBatch
 from lagproof.errors import ConfigError, InputError
 from lagproof.objectives import objective
-from lagproof.objectives.reduction import Reduction, TokenMean
+from lagproof.objectives.reduction import Reduction, TokenMean, TokenSum
 from lagproof.objectives.reduction import reduction as reduction_by_name
 
 
@@ -31,13 +31,13 @@ def loss(
     """The loss of an objective, minimised, and its numbers.
 
     Args:
-        name: a name of ``lp.OBJECTIVES.values()``.
+        name: a name of ``lp.OBJECTIVES``.
         policy_logp: log pi(a_t), nats, with a graph: ``[B, T]`` with ``mask``, or flat ``[N]`` with ``response``.
         advantage: reward units: ``[B]``, ``[B, T]`` or ``[N]``. NaN marks a response without a reward.
         mask: ``[B, T]`` bool, True on response tokens; what lies elsewhere is never read.
         sampler_logp: log mu(a_t), nats, shaped as ``policy_logp``; the objectives of the current policy need none.
         response: ``[N]`` integers, which response a flat token belongs to.
-        reduction: ``response_mean`` | ``token_mean`` | ``constant``; default: the objective's own.
+        reduction: ``response_mean`` | ``token_mean`` | ``constant`` | ``sum``; default: the objective's own.
         max_tokens: the fixed length of ``constant``.
         num_responses, num_tokens: counts of the whole optimiser batch when this is one micro-batch of it; the losses
             of the micro-batches then add up to that of the batch (do not divide by their number again).
@@ -73,6 +73,8 @@ def _counts(how: Reduction, num_responses: int | None, num_tokens: int | None) -
     """The counts of the whole batch; the one that this reduction divides by must be among them."""
     if num_responses is None and num_tokens is None:
         return None
+    if isinstance(how, TokenSum):
+        return Counts(num_responses or 0, num_tokens or 0)
     needed, given = ("num_tokens", num_tokens) if isinstance(how, TokenMean) else ("num_responses", num_responses)
     if given is None or given < 1:
         raise ConfigError(

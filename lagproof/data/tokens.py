@@ -152,14 +152,14 @@ class TokenBatch:
 
         Args:
             sampler: whether the sampler's log-probability is needed.
+
+        Raises:
+            InputError: it is needed and there is none.
         """
         ok = torch.isfinite(self.policy_logp.detach()) & torch.isfinite(self.advantage)
         if sampler:
             if self.sampler_logp is None:
-                raise InputError(
-                    "sampler_logp is missing: this objective compares the policy with the sampler; "
-                    "record the engine's log-probabilities, or choose one that needs none (naive, spo, asympo, gpg)"
-                )
+                raise InputError("sampler_logp is missing: record the engine's log-probabilities")
             ok &= torch.isfinite(self.sampler_logp)
         return ok
 

@@ -1,57 +1,63 @@
-"""The table of objectives: a name, what builds it, and through that its options and its page of documentation."""
+"""The table of objectives: every one by its name; what it is, its options, its page of documentation."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
-from lagproof.errors import ConfigError, UnknownNameError
-from lagproof.objectives.base import Objective, Scope, Weighting
-from lagproof.objectives.clip import grpo, gspo, sat_grpo, sat_gspo
+from lagproof.errors import UnknownNameError
+from lagproof.objectives.base import Finding, Objective, Scope
+from lagproof.objectives.clip import GRPO, GSPO
 from lagproof.objectives.current_policy import GPG, SPO, ASymPO, Naive
-from lagproof.objectives.divergence import dppo_kl, dppo_tv
+from lagproof.objectives.divergence import DPPOKL, DPPOTotalVariation
+from lagproof.objectives.options import Option, options_of
+from lagproof.objectives.sat import SatGRPO, SatGSPO
 from lagproof.objectives.truncated import CISPO, TIS, IcePop
+from lagproof.objectives.weighting import Weighting
 
-TABLE: dict[str, Callable[..., Objective]] = {
-    "naive": Naive,
-    "spo": SPO,
-    "asympo": ASymPO,
-    "gpg": GPG,
-    "grpo": grpo,
-    "gspo": gspo,
-    "sat-grpo": sat_grpo,
-    "sat-gspo": sat_gspo,
-    "dppo-tv": dppo_tv,
-    "dppo-kl": dppo_kl,
-    "cispo": CISPO,
-    "tis": TIS,
-    "icepop": IcePop,
-}
+_CLASSES: tuple[type[Objective], ...] = (
+    *(Naive, SPO, ASymPO, GPG),
+    *(GRPO, GSPO, SatGRPO, SatGSPO),
+    *(DPPOTotalVariation, DPPOKL, CISPO, TIS, IcePop),
+)
+TABLE: Mapping[str, type[Objective]] = {cls.name: cls for cls in _CLASSES}
+"""The class of each objective by its name, in the order in which they are best read."""
+
+BASELINE = GRPO.name
+"""What others are compared with where nothing is said."""
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One row of the table.
+class ObjectiveInfo:
+    """What an objective says of itself.
 
     Attributes:
-        name: the name in configurations and in ``lp.objective``.
+        name: in configurations and in ``lp.objective``.
         summary: one sentence: what it protects against.
-        options: every option with its default.
+        options: every option by its name.
         needs_sampler_logp: whether the rollout side has to record log-probabilities.
         scope: token, response or batch: what it must see at once.
         reduction, advantage: what ``auto`` means for it.
+        colour: which of the eight colours it has on every page, as long as that is free; ``None``: any.
+        caveats: what to know before it is used, a clause each.
+        advice: what to try while it is on, by the name of the alarm.
+        remedies: what it is a remedy for: the name of an alarm, and how it is then named.
         doc: formula, weight, options, invariants and source.
     """
 
     name: str
     summary: str
-    options: Mapping[str, Any]
+    options: Mapping[str, Option]
     needs_sampler_logp: bool
     scope: Scope
     reduction: str
     advantage: str
+    colour: int | None
+    caveats: tuple[str, ...]
+    advice: Mapping[str, str]
+    remedies: Mapping[str, str]
     doc: str
 
 
@@ -62,53 +68,81 @@ def objective(name: str, **options: Any) -> Objective:
         UnknownNameError: no such objective, or no such option; names the nearest one.
         ConfigError: a value that is not allowed.
     """
-    if name not in TABLE:
-        raise UnknownNameError("objective", name, TABLE)
-    allowed = defaults(name)
-    for option, value in options.items():
+    allowed = [option.name for option in options_of(_class(name))]
+    for option in options:
         if option not in allowed:
             raise UnknownNameError(f"option of {name}", f"objective.{option}", [f"objective.{o}" for o in allowed])
-        _check_type(option, value, allowed[option])
-    return TABLE[name](**options)
+    return TABLE[name](**{k: tuple(v) if isinstance(v, list) else v for k, v in options.items()})  # a pair, from TOML
+
+
+def options(name: str) -> list[Option]:
+    """The options of an objective: name, type, default, bounds or choices, help.
+
+    Raises:
+        UnknownNameError: no such objective.
+    """
+    return list(options_of(_class(name)))
 
 
 def defaults(name: str) -> dict[str, Any]:
-    """The options of an objective with their defaults."""
+    """The options of an objective with their defaults.
+
+    Raises:
+        UnknownNameError: no such objective.
+    """
+    return {option.name: option.default for option in options(name)}
+
+
+def policy_only() -> list[str]:
+    """Names of the objectives that need no sampler log-probabilities."""
+    return [name for name, cls in TABLE.items() if not cls.needs_sampler_logp]
+
+
+def remedies(alarm: str) -> list[str]:
+    """The objectives that are a remedy for what an alarm says, each as it is then named."""
+    return [cls.remedies[alarm] for cls in TABLE.values() if alarm in cls.remedies]
+
+
+def _class(name: str) -> type[Objective]:
     if name not in TABLE:
         raise UnknownNameError("objective", name, TABLE)
-    return {p.name: p.default for p in inspect.signature(TABLE[name]).parameters.values()}
+    return TABLE[name]
 
 
-def _entry(name: str) -> Entry:
-    built, doc = objective(name), inspect.getdoc(TABLE[name]) or ""
-    return Entry(
-        name=name,
+def _info(cls: type[Objective]) -> ObjectiveInfo:
+    doc = inspect.getdoc(cls) or ""
+    return ObjectiveInfo(
+        name=cls.name,
         summary=doc.split("\n\n")[0].replace("\n", " "),
-        options=defaults(name),
-        needs_sampler_logp=built.needs_sampler_logp,
-        scope=built.scope,
-        reduction=built.default_reduction,
-        advantage=built.default_advantage,
+        options={option.name: option for option in options_of(cls)},
+        needs_sampler_logp=cls.needs_sampler_logp,
+        scope=cls().scope,
+        reduction=cls.default_reduction,
+        advantage=cls.default_advantage,
+        colour=cls.colour,
+        caveats=cls.caveats,
+        advice=cls.advice,
+        remedies=cls.remedies,
         doc=doc,
     )
 
 
-def _check_type(option: str, value: Any, default: Any) -> None:
-    if isinstance(default, str):
-        ok, expected = isinstance(value, str), "text"
-    elif option == "delta" and isinstance(value, list | tuple):
-        ok, expected = all(_is_number(v) for v in cast(Sequence[Any], value)), "a number, or a pair of numbers"
-    else:
-        ok, expected = _is_number(value) or (value is None and default is None), "a number"
-    if not ok:
-        raise ConfigError(f"objective.{option} = {value!r}: must be {expected}")
+OBJECTIVES: Mapping[str, ObjectiveInfo] = {name: _info(cls) for name, cls in TABLE.items()}
+"""What every objective says of itself, by its name, in the order in which they are best read."""
 
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-OBJECTIVES: Mapping[str, Entry] = {name: _entry(name) for name in TABLE}
-"""Every objective by its name, in the order in which they are best read."""
-
-__all__ = ["OBJECTIVES", "TABLE", "Entry", "Objective", "Scope", "Weighting", "defaults", "objective"]
+__all__ = [
+    "BASELINE",
+    "OBJECTIVES",
+    "TABLE",
+    "Finding",
+    "Objective",
+    "ObjectiveInfo",
+    "Option",
+    "Scope",
+    "Weighting",
+    "defaults",
+    "objective",
+    "options",
+    "policy_only",
+    "remedies",
+]

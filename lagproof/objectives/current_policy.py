@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
+from torch import Tensor
 
-from lagproof.data.metrics import Sum
-from lagproof.errors import ConfigError
-from lagproof.objectives.base import Objective, Ruling, Scope, Scored
-from lagproof.tensors.segments import segment_sum
+from lagproof.data.metrics import Metric, Metrics, Sum
+from lagproof.data.tokens import TokenBatch
+from lagproof.objectives.base import Finding, Objective, Scope
+from lagproof.objectives.options import option
+from lagproof.objectives.scorable import Responses, ScorableTokens, TokenWeights
+from lagproof.tensors.segments import segment_mean, segment_sum
+
+_UNBOUNDED = {"mismatch": "puts no bound on stale negative responses: use {mismatch}"}
+_BLIND = {"mismatch": "does not look at the sampler: {mismatch} reject tokens that have moved far"}
 
 
 @dataclass(frozen=True)
@@ -26,14 +33,14 @@ class Naive(Objective):
     Raises:      nothing
     """
 
+    name: ClassVar[str] = "naive"
     needs_sampler_logp: ClassVar[bool] = False
+    colour: ClassVar[int | None] = 1
+    caveats: ClassVar[tuple[str, ...]] = ("nothing bounds the push on stale negative responses",)
+    advice: ClassVar[Mapping[str, str]] = _UNBOUNDED
 
-    @property
-    def name(self) -> str:
-        return "naive"
-
-    def rule(self, tokens: Scored) -> Ruling:
-        return Ruling(tokens.advantage, tokens.advantage * tokens.policy_logp)
+    def rule(self, tokens: ScorableTokens) -> TokenWeights:
+        return TokenWeights(tokens.advantage, tokens.advantage * tokens.policy_logp)
 
 
 @dataclass(frozen=True)
@@ -49,16 +56,16 @@ class GPG(Objective):
     Raises:      nothing
     """
 
+    name: ClassVar[str] = "gpg"
     needs_sampler_logp: ClassVar[bool] = False
+    colour: ClassVar[int | None] = 5
+    caveats: ClassVar[tuple[str, ...]] = ("nothing bounds the push on stale negative responses",)
+    advice: ClassVar[Mapping[str, str]] = _UNBOUNDED
     default_reduction: ClassVar[str] = "token_mean"
     default_advantage: ClassVar[str] = "gpg"
 
-    @property
-    def name(self) -> str:
-        return "gpg"
-
-    def rule(self, tokens: Scored) -> Ruling:
-        return Ruling(tokens.advantage, tokens.advantage * tokens.policy_logp)
+    def rule(self, tokens: ScorableTokens) -> TokenWeights:
+        return TokenWeights(tokens.advantage, tokens.advantage * tokens.policy_logp)
 
 
 @dataclass(frozen=True)
@@ -74,21 +81,23 @@ class SPO(Objective):
     Raises:      ConfigError if alpha is outside [0, 1]
     """
 
-    alpha: float = 0.2
+    name: ClassVar[str] = "spo"
     needs_sampler_logp: ClassVar[bool] = False
+    colour: ClassVar[int | None] = 2
+    advice: ClassVar[Mapping[str, str]] = _BLIND
+    remedies: ClassVar[Mapping[str, str]] = {"negative_side": "spo (alpha = 0.2)"}
+    alpha: float = option(
+        0.2,
+        "factor on the advantage of negative responses, dimensionless",
+        minimum=0.0,
+        maximum=1.0,
+        hint="1 is naive, 0 drops the negatives",
+    )
 
-    def __post_init__(self) -> None:
-        if not 0.0 <= self.alpha <= 1.0:
-            raise ConfigError(f"objective.alpha = {self.alpha}: must be in [0, 1]; 1 is naive, 0 drops the negatives")
-
-    @property
-    def name(self) -> str:
-        return "spo"
-
-    def rule(self, tokens: Scored) -> Ruling:
+    def rule(self, tokens: ScorableTokens) -> TokenWeights:
         a = tokens.advantage
         weight = torch.where(a >= 0, a, self.alpha * a)
-        return Ruling(weight, weight * tokens.policy_logp)
+        return TokenWeights(weight, weight * tokens.policy_logp)
 
 
 @dataclass(frozen=True)
@@ -107,26 +116,54 @@ class ASymPO(Objective):
     Raises:      ConfigError if min_scale is not > 0
     """
 
-    min_scale: float = 0.01
-    scope: ClassVar[Scope] = Scope.RESPONSE
-    by_rows: ClassVar[bool] = False  # it counts the responses at the floor
+    name: ClassVar[str] = "asympo"
+    unit: ClassVar[Scope] = Scope.RESPONSE
     needs_sampler_logp: ClassVar[bool] = False
+    colour: ClassVar[int | None] = 3
+    caveats: ClassVar[tuple[str, ...]] = ("with response_mean the loss says nothing: look at the mass of each sign",)
+    advice: ClassVar[Mapping[str, str]] = _BLIND
+    remedies: ClassVar[Mapping[str, str]] = {"negative_side": "asympo, which gives each response the same loss"}
+    min_scale: float = option(0.01, "floor of S_g, nats", above=0.0, hint="in nats")
 
-    def __post_init__(self) -> None:
-        if not self.min_scale > 0.0:
-            raise ConfigError(f"objective.min_scale = {self.min_scale}: must be > 0, nats")
+    def rule(self, tokens: ScorableTokens) -> TokenWeights:
+        scale = tokens.responses.mean_nll.clamp(min=self.min_scale)
+        weight = tokens.advantage / scale[tokens.response]
+        return TokenWeights(weight, weight * tokens.policy_logp)
 
-    @property
-    def name(self) -> str:
-        return "asympo"
+    def response_stats(self, responses: Responses) -> Mapping[str, Metric]:
+        floored = (responses.mean_nll < self.min_scale) & (responses.lengths > 0)
+        return {"asympo/floored": Sum(int(torch.count_nonzero(floored)))}
 
-    def rule(self, tokens: Scored) -> Ruling:
-        total = segment_sum(-tokens.policy_logp, tokens.response, len(tokens.lengths))
-        scale = total / tokens.lengths.clamp(min=1).to(total.dtype)
-        floored = (scale < self.min_scale) & (tokens.lengths > 0)
-        weight = tokens.advantage / scale.clamp(min=self.min_scale)[tokens.response]
-        return Ruling(
-            weight,
-            weight * tokens.policy_logp,
-            stats={"asympo/floored": Sum(int(torch.count_nonzero(floored)))},
+    def finding(self, batches: Sequence[TokenBatch], metrics: Sequence[Metrics]) -> Finding | None:
+        """The factors ``1 / S_g`` that responses are scaled by, floored as the objective floors them."""
+        parts = [_scales(self.scorable(batch)) for batch in batches]
+        scale, sign = (torch.cat(x) for x in zip(*parts, strict=True))
+        if not len(scale):
+            return None
+        factor = 1.0 / scale.clamp(min=self.min_scale)
+        floored = int((scale < self.min_scale).sum())
+        numbers = {"largest": float(factor.max()), "median": float(factor.median()), "floored": floored}
+        numbers |= {"responses": len(scale), "floor": 1.0 / self.min_scale}
+        medians: list[str] = []
+        samples: dict[str, Tensor] = {}
+        for name, side in (("positive", 1.0), ("negative", -1.0)):
+            if bool((sign == side).any()):
+                words, own = f"A {'>' if side > 0 else '<'} 0", factor[sign == side]
+                numbers[f"median_{name}"] = float(own.median())
+                medians.append(f"{numbers[f'median_{name}']:.3g} where {words}")
+                samples[words] = own
+        return Finding(
+            f"asympo multiplies responses by 1 / S: median {', '.join(medians) or format(numbers['median'], '.3g')}, "
+            f"largest {numbers['largest']:.3g}; {floored} of {len(scale)} responses are at the floor of "
+            f"{self.min_scale:g} nats",
+            numbers,
+            samples,
         )
+
+
+def _scales(tokens: ScorableTokens) -> tuple[Tensor, Tensor]:
+    """``S_g`` and the sign of the advantage of each response that has a token, in float64."""
+    lengths = tokens.responses.lengths
+    scale = segment_mean(-tokens.policy_logp.double(), tokens.response, lengths)
+    sign = torch.sign(segment_sum(tokens.advantage.double(), tokens.response, len(lengths)))
+    return scale[lengths > 0], sign[lengths > 0]

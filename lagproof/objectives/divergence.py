@@ -2,59 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from lagproof.errors import ConfigError
-from lagproof.objectives.base import Objective, Ruling, Scored
+from lagproof.objectives.base import Objective
+from lagproof.objectives.options import option
+from lagproof.objectives.scorable import ScorableTokens, TokenWeights
 from lagproof.tensors.divergence import binary_kl, binary_total_variation
 
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
-class Measure(StrEnum):
-    """How far the sampled token's probability has moved."""
 
-    TV = "tv"
-    KL = "kl"
+def _delta(default: float, unit: str) -> Any:
+    return option(
+        default, f"largest distance, {unit}: one number, or a pair (low, high)", above=0.0, hint="for no limit use inf"
+    )
 
 
 @dataclass(frozen=True)
 class DPPO(Objective):
-    """Divergence proximal policy optimisation; see :func:`dppo_tv` and :func:`dppo_kl`."""
+    """Divergence proximal policy optimisation, whatever the distance."""
 
-    measure: Measure
-    low: float
-    high: float
-    cap: float | None = None
+    delta: float | tuple[float, float]
+    cap: float | None = option(
+        None, "upper limit of the ratio, dimensionless; none by default", above=0.0, hint="for no limit leave it out"
+    )
 
-    def __post_init__(self) -> None:
-        for name, value in (("delta (low)", self.low), ("delta (high)", self.high), ("cap", self.cap)):
-            if value is not None and not value > 0.0:
-                raise ConfigError(f"objective.{name} = {value}: must be > 0; for no limit use inf")
+    @abstractmethod
+    def distance(self, policy_logp: Tensor, sampler_logp: Tensor, moved: Tensor) -> Float[Tensor, " M"]:
+        """How far the probability of each token has moved, ``moved`` with its sign."""
 
-    @property
-    def name(self) -> str:
-        return f"dppo-{self.measure}"
-
-    def rule(self, tokens: Scored) -> Ruling:
-        high, low = self._too_far(tokens)
-        r = tokens.ratio if self.cap is None else tokens.ratio.clamp(max=self.cap)
-        weight = torch.where(tokens.rejected(high | low, tokens.log_ratio), 0.0, r * tokens.advantage)
-        return Ruling(weight, weight * tokens.policy_logp, {"clipped_high": high, "clipped_low": low})
-
-    def _too_far(self, tokens: Scored) -> tuple[Tensor, Tensor]:
-        """Tokens that moved too far in the direction their advantage pushes them: up, and down."""
+    def rule(self, tokens: ScorableTokens) -> TokenWeights:
         assert tokens.sampler_logp is not None
+        a, r, (low, high) = tokens.advantage, tokens.ratio.slope, _pair(self.delta)
         moved = binary_total_variation(tokens.policy_logp, tokens.sampler_logp)
-        size = moved.abs() if self.measure is Measure.TV else binary_kl(tokens.policy_logp, tokens.sampler_logp)
-        a = tokens.advantage
-        return (a > 0) & (moved > 0) & (size > self.high), (a < 0) & (moved < 0) & (size > self.low)
+        size = self.distance(tokens.policy_logp, tokens.sampler_logp, moved)
+        above, below = (a > 0) & (moved > 0) & (size > high), (a < 0) & (moved < 0) & (size > low)
+        weight = torch.where(above | below, 0.0, (r if self.cap is None else r.clamp(max=self.cap)) * a)
+        return TokenWeights(weight, weight * tokens.policy_logp, {"clipped_high": above, "clipped_low": below})
 
 
-def dppo_tv(delta: float | Sequence[float] = 0.15, cap: float | None = None) -> DPPO:
+@dataclass(frozen=True)
+class DPPOTotalVariation(DPPO):
     """Drops tokens whose probability has moved too far; a rare token may have any ratio.
 
     Formula:     D = pi(a) - mu(a);   J_t = sg(min(r, cap)) A log pi(a_t),
@@ -67,10 +62,18 @@ def dppo_tv(delta: float | Sequence[float] = 0.15, cap: float | None = None) -> 
     Source:      DPPO, arXiv:2602.04879, binary total variation
     Raises:      ConfigError if delta or cap is not > 0
     """
-    return DPPO(Measure.TV, *_pair(delta), cap)
+
+    name: ClassVar[str] = "dppo-tv"
+    colour: ClassVar[int | None] = 2
+    remedies: ClassVar[Mapping[str, str]] = {"heavy_tail": "dppo-tv"}
+    delta: float | tuple[float, float] = _delta(0.15, "probability")
+
+    def distance(self, policy_logp: Tensor, sampler_logp: Tensor, moved: Tensor) -> Tensor:
+        return moved.abs()
 
 
-def dppo_kl(delta: float | Sequence[float] = 0.05, cap: float | None = None) -> DPPO:
+@dataclass(frozen=True)
+class DPPOKL(DPPO):
     """As dppo-tv, with the distance measured by the KL between "this token" and "any other".
 
     Formula:     K = mu (log mu - log pi) + (1 - mu) log((1 - mu) / (1 - pi))
@@ -83,12 +86,14 @@ def dppo_kl(delta: float | Sequence[float] = 0.05, cap: float | None = None) -> 
     Source:      DPPO, arXiv:2602.04879, binary KL
     Raises:      ConfigError if delta or cap is not > 0
     """
-    return DPPO(Measure.KL, *_pair(delta), cap)
+
+    name: ClassVar[str] = "dppo-kl"
+    colour: ClassVar[int | None] = 7
+    delta: float | tuple[float, float] = _delta(0.05, "nats")
+
+    def distance(self, policy_logp: Tensor, sampler_logp: Tensor, moved: Tensor) -> Tensor:
+        return binary_kl(policy_logp, sampler_logp)
 
 
-def _pair(delta: float | Sequence[float]) -> tuple[float, float]:
-    if isinstance(delta, int | float):
-        return float(delta), float(delta)
-    if len(delta) != 2:
-        raise ConfigError(f"objective.delta = {list(delta)}: must be one number, or a pair (low, high)")
-    return float(delta[0]), float(delta[1])
+def _pair(delta: float | tuple[float, float]) -> tuple[float, float]:
+    return (delta, delta) if isinstance(delta, int | float) else delta

@@ -62,19 +62,30 @@ class Constant:
         return 1.0 / (max(counts.num_responses, 1) * self.max_tokens)
 
 
+@dataclass(frozen=True)
+class TokenSum:
+    """1: the sum over tokens, for a trainer that divides by itself."""
+
+    def factor(self, lengths: Tensor, response: Tensor, counts: Counts, like: Tensor) -> float:
+        return 1.0
+
+
 REDUCTIONS: tuple[str, ...] = get_args(ReductionName)
+"""What a configuration chooses among; ``sum`` is for trainers that divide by themselves."""
 
 
 def reduction(name: str, max_tokens: int | None = None) -> Reduction:
-    """A reduction by name; ``constant`` needs ``max_tokens``, its fixed length."""
+    """A reduction by name; ``constant`` needs ``max_tokens``, its fixed length; ``sum`` has no denominator."""
     if name == "response_mean":
         return ResponseMean()
     if name == "token_mean":
         return TokenMean()
+    if name == "sum":
+        return TokenSum()
     if name == "constant":
         if max_tokens is None:
             raise ConfigError(
                 "reduction 'constant' divides by a fixed length: pass max_tokens, the longest response possible"
             )
         return Constant(max_tokens)
-    raise UnknownNameError("reduction", name, REDUCTIONS)
+    raise UnknownNameError("reduction", name, (*REDUCTIONS, "sum"))

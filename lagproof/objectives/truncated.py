@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 
 from lagproof.errors import ConfigError
-from lagproof.objectives.base import Objective, Ruling, Scored
+from lagproof.objectives.base import Objective
+from lagproof.objectives.options import option
+from lagproof.objectives.scorable import ScorableTokens, TokenWeights
+
+
+def _limit(default: float, side: str) -> Any:
+    return option(default, f"{side} limit of the ratio itself, dimensionless")
+
+
+def _require_interval(low: float, high: float) -> None:
+    if not 0.0 <= low < high:
+        raise ConfigError(
+            f"objective.low = {low}, objective.high = {high}: limits of the ratio, must be 0 <= low < high; "
+            "for no upper limit use inf"
+        )
 
 
 @dataclass(frozen=True)
@@ -23,21 +39,19 @@ class CISPO(Objective):
     Raises:      ConfigError if the interval is empty
     """
 
-    low: float = 0.0
-    high: float = 5.0
+    name: ClassVar[str] = "cispo"
+    remedies: ClassVar[Mapping[str, str]] = {"effective_size": "cispo"}
+    low: float = _limit(0.0, "lower")
+    high: float = _limit(5.0, "upper")
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         _require_interval(self.low, self.high)
 
-    @property
-    def name(self) -> str:
-        return "cispo"
-
-    def rule(self, tokens: Scored) -> Ruling:
-        r = tokens.ratio
+    def rule(self, tokens: ScorableTokens) -> TokenWeights:
+        r = tokens.ratio.value
         weight = r.clamp(self.low, self.high) * tokens.advantage
         flags = {"clipped_high": r > self.high, "clipped_low": r < self.low}
-        return Ruling(weight, weight * tokens.policy_logp, flags)
+        return TokenWeights(weight, weight * tokens.policy_logp, flags)
 
 
 @dataclass(frozen=True)
@@ -53,20 +67,14 @@ class TIS(Objective):
     Raises:      ConfigError if cap is not > 0
     """
 
-    cap: float = 2.0
+    name: ClassVar[str] = "tis"
+    remedies: ClassVar[Mapping[str, str]] = {"effective_size": "tis"}
+    cap: float = option(2.0, "upper limit of the ratio, dimensionless", above=0.0, hint="for no limit use inf")
 
-    def __post_init__(self) -> None:
-        if not self.cap > 0.0:
-            raise ConfigError(f"objective.cap = {self.cap}: must be > 0; for no limit use inf")
-
-    @property
-    def name(self) -> str:
-        return "tis"
-
-    def rule(self, tokens: Scored) -> Ruling:
-        r = tokens.ratio
+    def rule(self, tokens: ScorableTokens) -> TokenWeights:
+        r = tokens.ratio.value
         weight = r.clamp(max=self.cap) * tokens.advantage
-        return Ruling(weight, weight * tokens.policy_logp, {"clipped_high": r > self.cap})
+        return TokenWeights(weight, weight * tokens.policy_logp, {"clipped_high": r > self.cap})
 
 
 @dataclass(frozen=True)
@@ -82,27 +90,17 @@ class IcePop(Objective):
     Raises:      ConfigError if the interval is empty
     """
 
-    low: float = 0.5
-    high: float = 5.0
+    name: ClassVar[str] = "icepop"
+    remedies: ClassVar[Mapping[str, str]] = {"heavy_tail": "icepop", "effective_size": "icepop"}
+    low: float = _limit(0.5, "lower")
+    high: float = _limit(5.0, "upper")
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         _require_interval(self.low, self.high)
 
-    @property
-    def name(self) -> str:
-        return "icepop"
-
-    def rule(self, tokens: Scored) -> Ruling:
-        r = tokens.ratio
+    def rule(self, tokens: ScorableTokens) -> TokenWeights:
+        r = tokens.ratio.value
         above, below = r > self.high, r < self.low
-        kept = torch.where(above | below, 0.0, r * tokens.advantage)
-        weight = torch.where(tokens.rejected(above | below, tokens.log_ratio), 0.0, kept)
-        return Ruling(weight, kept, {"clipped_high": above, "clipped_low": below})
-
-
-def _require_interval(low: float, high: float) -> None:
-    if not 0.0 <= low < high:
-        raise ConfigError(
-            f"objective.low = {low}, objective.high = {high}: limits of the ratio, must be 0 <= low < high; "
-            "for no upper limit use inf"
-        )
+        dropped, a = above | below, tokens.advantage
+        weight, value = (torch.where(dropped, 0.0, x * a) for x in (tokens.ratio.slope, r))
+        return TokenWeights(weight, value, {"clipped_high": above, "clipped_low": below})

@@ -16,11 +16,6 @@ if TYPE_CHECKING:
     from jaxtyping import Float
 
 
-def k1(log_ratio: Float[Tensor, " N"]) -> Float[Tensor, " N"]:
-    """``-d``: unbiased for KL(mu || pi), may be negative."""
-    return -log_ratio
-
-
 def k3(log_ratio: Float[Tensor, " N"]) -> Float[Tensor, " N"]:
     """``exp(d) - 1 - d``: unbiased for KL(mu || pi), never negative. ``exp`` is bounded as every ratio is.
 
