@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import lagproof as lp
+from lagproof.objectives import Option
 
 HEAD = """# Objectives
 
@@ -38,15 +39,21 @@ def page() -> str:
     """The whole page."""
     parts = [HEAD]
     for entry in lp.OBJECTIVES.values():
-        options = ", ".join(f"`{k}` = {'none' if v is None else v}" for k, v in entry.options.items()) or "none"
+        options = ", ".join(_option(option) for option in entry.options.values()) or "none"
         needs = "policy and sampler log-probabilities" if entry.needs_sampler_logp else "policy log-probabilities only"
         parts.append(
             f"## {entry.name}\n\n{entry.summary}\n\n"
             f"Options: {options}. Reads {needs}. Scope: {entry.scope}. "
             f"Reduction: `{entry.reduction}`, advantage: `{entry.advantage}`.\n\n"
             f"```\n{entry.doc.split(chr(10) * 2, 1)[1]}\n```\n"
+            + "".join(f"\nNote: {caveat}.\n" for caveat in entry.caveats)
         )
     return "\n".join(parts)
+
+
+def _option(option: Option) -> str:
+    allowed = f" ({option.allowed})" if option.allowed else ""
+    return f"`{option.name}` = {'none' if option.default is None else option.default}{allowed}".replace("|", "or")
 
 
 if __name__ == "__main__":

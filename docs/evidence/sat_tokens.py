@@ -95,7 +95,7 @@ def units(batch: Scored, base: Objective, sat: Objective, whole: bool) -> Units:
     tokens = batch.tokens
     assert tokens.sampler_logp is not None
     fitted = sat.fit(tokens)
-    q = fitted.gate.q  # type: ignore[attr-defined]
+    q = fitted.q  # type: ignore[attr-defined]
     one, other = base.weigh(tokens).weight, fitted.weigh(tokens).weight
     d = tokens.policy_logp.double() - tokens.sampler_logp.double()
     policy = tokens.policy_logp.double() - batch.then.double()

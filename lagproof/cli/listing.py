@@ -26,7 +26,7 @@ def show_objectives(console: Console) -> None:
         TableRow(
             [
                 e.name,
-                " ".join(f"{k}={'-' if v is None else v}" for k, v in e.options.items()),
+                " ".join(f"{o.name}={'-' if o.default is None else o.default}" for o in e.options.values()),
                 "sampler" if e.needs_sampler_logp else "policy",
                 e.summary,
             ]
@@ -44,8 +44,23 @@ def show_objective(name: str, console: Console) -> None:
     """
     from lagproof import objectives as rules
 
-    rules.defaults(name)
-    say(next(entry.doc for entry in rules.OBJECTIVES.values() if entry.name == name), console)
+    columns = [
+        Column("option", align="left"),
+        Column("default", align="left"),
+        Column("allowed", align="left"),
+        Column("meaning", align="left", wrap=True),
+    ]
+    rows = [
+        TableRow([o.name, "none" if o.default is None else str(o.default), o.allowed, o.help])
+        for o in rules.options(name)
+    ]
+    info = rules.OBJECTIVES[name]
+    say(info.doc, console)
+    for caveat in info.caveats:
+        say(f"\nNote: {caveat}.", console)
+    if rows:
+        say("", console)
+        tables.show(Table("", columns, [rows]), console)
 
 
 def show_tasks(console: Console) -> None:

@@ -6,7 +6,6 @@ pydantic writes.
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -62,12 +61,16 @@ def _part(name: str) -> Schema:
 
 
 def _objective(name: str) -> Schema:
-    parameters = inspect.signature(rules.TABLE[name], eval_str=True).parameters.values()
-    properties = {
-        p.name: _tidy(TypeAdapter(p.annotation).json_schema() | {"default": p.default}, {}) for p in parameters
-    }
+    properties = {option.name: _option(option) for option in rules.options(name)}
     summary = rules.OBJECTIVES[name].summary
     return {"type": "object", "description": summary, "properties": properties, "additionalProperties": False}
+
+
+def _option(option: rules.Option) -> Schema:
+    said = {"enum": option.choices, "minimum": option.minimum, "maximum": option.maximum}
+    said |= {"exclusiveMinimum": option.above, "description": option.help}
+    bounds = {key: list(value) if key == "enum" else value for key, value in said.items() if value is not None}
+    return _tidy(TypeAdapter(option.type).json_schema() | {"default": option.default, **bounds}, {})
 
 
 def _of(cls: type) -> Schema:

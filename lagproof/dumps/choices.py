@@ -15,8 +15,6 @@ from lagproof.objectives.reduction import Reduction, reduction
 from lagproof.settings.toml import parse_override, read_toml
 from lagproof.tensors.advantage import ADVANTAGES
 
-DEFAULT_PRESENT = "grpo"
-
 
 @dataclass(frozen=True)
 class Choice:
@@ -63,7 +61,7 @@ def baseline_choice(path: Path, name: str | None) -> Choice:
         objective = rules.objective(name, **options)
         kept = "recorded" if learner["advantage"] == objective.default_advantage else "recorded, as set"
         return Choice(_label(name, options), objective, kept, learner["reduction"], config["rollout"]["max_tokens"])
-    label = name or DEFAULT_PRESENT
+    label = name or rules.BASELINE
     objective = parse(label)
     return Choice(label, objective, "recorded", objective.default_reduction)
 

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from lagproof import objectives as rules
 from lagproof.data.metrics import Metric, Metrics, Same, flat, merge
 from lagproof.data.slices import AgeBand, Key, Slice
 from lagproof.dumps.choices import Choice, baseline_choice, beside, with_rewards
 from lagproof.dumps.dump import Dump, read_dump
-from lagproof.dumps.findings import Finding, finding
 from lagproof.dumps.tally import Mass, Tally
 from lagproof.errors import InputError
 from lagproof.metrics.bins import slices
 from lagproof.metrics.moves import Moves, moves
+from lagproof.metrics.tail import Tail
+from lagproof.objectives import Finding
+
+SAMPLE_EDGES = np.logspace(-3, 5, 8 * 16 + 1)
+"""Sixteen edges a decade for the samples of a finding."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +36,7 @@ class Comparison:
         cosine: of the two vectors of weights, ``None`` if one of them is 0.
         mass: of all tokens under ``None``, and of each sign and age.
         stats: the objective's own numbers over all tokens: clipped shares, SAT's ``q``, ...
-        finding: what can be said of it in particular.
+        finding: what can be said of it in particular; :attr:`tails` are those of its samples.
     """
 
     choice: Choice
@@ -38,6 +45,12 @@ class Comparison:
     mass: Mapping[Slice | None, Mass]
     stats: Mapping[str, float]
     finding: Finding | None
+
+    @cached_property
+    def tails(self) -> Mapping[str, Tail]:
+        """How the samples of the finding are spread, by what they are of."""
+        samples = {} if self.finding is None else self.finding.samples
+        return {words: Tail.of(x.numpy(), edges=SAMPLE_EDGES) for words, x in samples.items()}
 
     @property
     def ages(self) -> list[AgeBand]:
@@ -159,7 +172,7 @@ def _comparisons(tally: Tally, dump: Dump) -> list[Comparison]:
             cosine=tally.cosines[0][k],
             mass={of: tally.mass(k, chosen) for of, chosen in slices(tally.sums["tokens"][k], by_age=by_age).items()},
             stats=flat(merge(_of_no_step(part) for part in tally.metrics[k])),
-            finding=finding(choice.objective, tokens, tally.metrics[k]),
+            finding=choice.objective.finding(tokens, tally.metrics[k]),
         )
         for k, choice in enumerate(tally.choices)
     ]

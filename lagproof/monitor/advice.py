@@ -5,21 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lagproof.monitor.alarm import Alarm
+from lagproof.objectives import OBJECTIVES, remedies
 
 ENGINE_SHARE = 0.5
 """Share of the mismatch above which it is the engine that should be looked at, and not the lag."""
 
-_UNBOUNDED = ("naive", "gpg")
-_CURRENT_POLICY = ("naive", "gpg", "spo", "asympo")
-
 _OF_ALARM: dict[str, tuple[str, ...]] = {
     "heavy_tail": (
-        "a few tokens are very far off: a rule that rejects them one by one (sat-grpo, icepop, dppo-tv) leaves the "
-        "rest as it is",
+        f"a few tokens are very far off: a rule that rejects them one by one ({', '.join(remedies('heavy_tail'))}) "
+        "leaves the rest as it is",
     ),
-    "negative_side": (
-        "scale the negative side down: spo (alpha = 0.2), or asympo, which gives each response the same loss",
-    ),
+    "negative_side": (f"scale the negative side down: {', or '.join(remedies('negative_side'))}",),
     "entropy_collapse": (
         "give exploration room: a wider upper radius (objective.high = 0.28), a lower learning rate, harder problems",
     ),
@@ -34,7 +30,9 @@ _OF_ALARM: dict[str, tuple[str, ...]] = {
         "much of the batch no longer counts: lower the lag (schedule.broadcast_every) or the learning rate, or widen "
         "the radius if the rejected tokens are only a little outside",
     ),
-    "effective_size": ("few tokens carry the importance weights: truncate or mask them (tis, cispo, icepop)",),
+    "effective_size": (
+        f"few tokens carry the importance weights: truncate or mask them ({', '.join(remedies('effective_size'))})",
+    ),
     "learner_starved": ("give the rollout side more workers, or let it run further ahead (schedule.batches_ahead)",),
     "rollouts_starved": ("the learner is the bottleneck: fewer rollout workers lose nothing",),
     "non_finite": ("look at the step before it: the largest |d|, the gradient norm, and the log-probabilities given",),
@@ -65,13 +63,11 @@ def _against_mismatch(engine_share: float | None, objective: str | None) -> list
             "top-p and top-k with the learner's, its precision (rollout.precision), and its routing (experts)",
         ]
     out: list[str] = []
-    if objective in _UNBOUNDED:
-        out.append(
-            f"{objective} puts no bound on stale negative responses: use grpo or sat-grpo, which compare with the "
-            "sampler, or spo or asympo, which do not need it"
-        )
-    elif objective in _CURRENT_POLICY:
-        out.append(f"{objective} does not look at the sampler: grpo or sat-grpo reject tokens that have moved far")
+    own = OBJECTIVES[objective].advice.get("mismatch") if objective in OBJECTIVES else None
+    if own is not None:
+        named = {alarm: remedies(alarm) for alarm in ("mismatch", "negative_side")}
+        others = own.format(mismatch=" or ".join(named["mismatch"]), negative_side=", or ".join(named["negative_side"]))
+        out.append(f"{objective} {others}")
     out.append("lower the lag (schedule.broadcast_every, schedule.batches_ahead) or the learning rate (learner.lr)")
     if engine_share is None:
         out.append("find out what the engine adds: set probe.every = 10, or record tokens of age 0")

@@ -63,8 +63,8 @@ class Objective(ABC):
         default_reduction, default_advantage: what the source of the objective uses.
         colour: which of the eight colours it has on every page, as long as that is free; ``None``: any.
         caveats: what to know before it is used, a clause each.
-        advice: what to try while it is on, by the name of the alarm; ``{mismatch}`` stands for the names of the
-            objectives that are a remedy for that alarm.
+        advice: what to try while it is on, by the name of the alarm; ``{mismatch}`` and ``{negative_side}`` stand
+            for the remedies for these alarms.
         remedies: what it is a remedy for: the name of an alarm, and how it is then named.
     """
 

@@ -16,7 +16,10 @@ from lagproof.objectives.options import option
 from lagproof.objectives.scorable import Responses, ScorableTokens, TokenWeights
 from lagproof.tensors.segments import segment_mean, segment_sum
 
-_UNBOUNDED = {"mismatch": "puts no bound on stale negative responses: use {mismatch}"}
+_UNBOUNDED = {
+    "mismatch": "puts no bound on stale negative responses: use {mismatch}, which compare with the sampler; without "
+    "its log-probabilities, {negative_side}"
+}
 _BLIND = {"mismatch": "does not look at the sampler: {mismatch} reject tokens that have moved far"}
 
 

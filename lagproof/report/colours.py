@@ -55,31 +55,20 @@ NUM_HEAT = 4
 DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
 """Above eight curves the colours repeat with another dash."""
 
-PREFERRED = {
-    "naive": 1,
-    "gpg": 5,
-    "spo": 2,
-    "asympo": 3,
-    "grpo": 0,
-    "sat-grpo": 4,
-    "gspo": 6,
-    "sat-gspo": 3,
-    "dppo-tv": 2,
-    "dppo-kl": 7,
-}
-"""Objectives that have the same colour on every page, as long as it is free."""
-
 
 def assign(labels: Sequence[str], names: Sequence[str]) -> dict[str, int]:
     """A number for each label: colour ``number % 8``, dash ``number // 8``.
 
     Args:
         labels: distinct, in the order of the page.
-        names: the objective behind each.
+        names: the objective behind each; it has the same colour on every page, as long as that is free.
     """
+    from lagproof.objectives import OBJECTIVES  # here: the objectives need torch, themes and charts do not
+
+    preferred = {name: info.colour for name, info in OBJECTIVES.items()}
     out: dict[str, int] = {}
     for label, name in zip(labels, names, strict=True):
-        wanted = PREFERRED.get(name)
+        wanted = preferred.get(name)
         if wanted is not None and wanted not in out.values():
             out[label] = wanted
     free = (number for number in range(len(labels) + NUM_COLOURS) if number not in set(out.values()))

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from lagproof.data.slices import Sign
 from lagproof.dumps import tables
-from lagproof.dumps.findings import HIGH, LOW, limits
 from lagproof.dumps.whatif import Comparison, WhatIf
 from lagproof.dumps.words import verdicts
 from lagproof.metrics.bins import wider
 from lagproof.metrics.tail import Tail
-from lagproof.objectives.clip import Clip, Level
+from lagproof.objectives import Scope
+from lagproof.objectives.clip import HIGH, LOW
 from lagproof.report import charts, colours
 from lagproof.report.charts import Mark
 from lagproof.report.page import Figure, Notes, Numbers, Page, Panel
@@ -24,8 +24,8 @@ TAIL_RANGE = 1e-5
 DASHED = colours.NUM_COLOURS
 
 UNITS = {
-    Level.TOKEN: ("tokens", "Tokens", "|log-ratio|, nats"),
-    Level.RESPONSE: ("responses", "Responses", "|mean log-ratio|, nats"),
+    Scope.TOKEN: ("tokens", "Tokens", "|log-ratio|, nats"),
+    Scope.RESPONSE: ("responses", "Responses", "|mean log-ratio|, nats"),
 }
 """What a clip is about: its name in ``WhatIf.moves``, the heading, and the axis."""
 
@@ -94,13 +94,13 @@ def _by_age(found: WhatIf) -> list[Figure | Numbers]:
 
 def _moves(found: WhatIf) -> Figure:
     title = "Complementary CDF of |log-ratio|, and where the limits are"
-    levels = {c.choice.objective.level for c in found.comparisons if isinstance(c.choice.objective, Clip)}
+    clipped = {c.choice.objective.unit for c in found.comparisons if c.choice.objective.limits is not None}
     panels: list[Panel] = []
-    for level, (unit, heading, axis) in UNITS.items():
-        if unit in found.moves and (level in levels or level is Level.TOKEN):
+    for scope, (unit, heading, axis) in UNITS.items():
+        if unit in found.moves and (scope in clipped or scope is Scope.TOKEN):
             moved = found.moves[unit]
             tails = {"probability up, d > 0": moved.up, "probability down, d < 0": moved.down}
-            panels.append(_tails(heading, axis, tails, _limits(found.comparisons, level)))
+            panels.append(_tails(heading, axis, tails, _limits(found.comparisons, scope)))
     caption = (
         f"Share of all tokens, or responses, whose log-ratio d is at least so large. Dashed: where a clip "
         f"begins, {HIGH} for d > 0 and A > 0, {LOW} for d < 0 and A < 0. Line in a band: SAT's q, the median and the "
@@ -109,15 +109,15 @@ def _moves(found: WhatIf) -> Figure:
     return Figure(title, caption if panels else "No token has both log-probabilities.", {}, panels)
 
 
-def _limits(comparisons: Sequence[Comparison], level: Level) -> dict[str, tuple[int, Mark]]:
+def _limits(comparisons: Sequence[Comparison], unit: Scope) -> dict[str, tuple[int, Mark]]:
     """A line for each limit that some objective has, and one for each quantile; with colour and dash."""
     out: dict[str, tuple[int, Mark]] = {}
     quantiles = 2
     for c in comparisons:
         rule = c.choice.objective
-        if not isinstance(rule, Clip) or rule.level is not level:
+        if rule.limits is None or rule.unit is not unit:
             continue
-        for number, (formula, x) in enumerate(zip((HIGH, LOW), limits(rule), strict=True)):
+        for number, (formula, x) in enumerate(zip((HIGH, LOW), rule.limits, strict=True)):
             if math.isfinite(x):
                 label = f"{formula} = {x:.3g}"
                 out.setdefault(label, (DASHED + number, Mark(label, x)))
@@ -146,12 +146,12 @@ def _scales(found: WhatIf) -> list[Figure]:
     """The factors of objectives that scale responses."""
     out: list[Figure] = []
     for c in found.comparisons:
-        if c.finding is None or not c.finding.tails:
+        if c.finding is None or not c.tails:
             continue
         n = c.finding.numbers
         label = f"floor of S: {n['floor']:g}"
         floor = {label: (DASHED + 2, Mark(label, n["floor"]))} if n["floored"] else {}
-        panel = _tails("", "factor 1 / S", c.finding.tails, floor)
+        panel = _tails("", "factor 1 / S", c.tails, floor)
         caption = (
             f"{c.choice.label} multiplies each response by 1 / S, S its mean negative log-probability. Share of the "
             f"responses of each sign with a factor of at least x. Median {n['median']:.3g}, largest "

@@ -94,7 +94,7 @@ def resolve(config: Config) -> Config:
     if objective.needs_sampler_logp and not config.rollout.record_logp:
         raise ConfigError(
             f"rollout.record_logp = false: {objective.name} compares the policy with the sampler and needs it; "
-            "set it to true, or choose naive, spo, asympo or gpg"
+            f"set it to true, or choose one that needs none ({', '.join(rules.policy_only())})"
         )
     learner = config.learner
     advantage = objective.default_advantage if learner.advantage == "auto" else learner.advantage

@@ -21,8 +21,6 @@ def segment_sum(x: Float[Tensor, " N"], segment: Int[Tensor, " N"], num_segments
     return torch.zeros(num_segments, dtype=x.dtype, device=x.device).index_add_(0, segment, x)
 
 
-def segment_mean(
-    x: Float[Tensor, " N"], segment: Int[Tensor, " N"], lengths: Int[Tensor, " S"]
-) -> Float[Tensor, " S"]:
+def segment_mean(x: Float[Tensor, " N"], segment: Int[Tensor, " N"], lengths: Int[Tensor, " S"]) -> Float[Tensor, " S"]:
     """Mean of the entries of each segment, of which there are ``lengths``; 0 for an empty one."""
     return segment_sum(x, segment, len(lengths)) / lengths.clamp(min=1).to(x.dtype)

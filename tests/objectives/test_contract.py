@@ -14,9 +14,9 @@ import lagproof as lp
 from lagproof.data.metrics import flat as plain
 from lagproof.data.metrics import merge
 from lagproof.data.tokens import Counts, TokenBatch
-from lagproof.objectives import TABLE, base
-from lagproof.objectives.base import Ruling, Scope
+from lagproof.objectives import TABLE, Scope, apply, options
 from lagproof.objectives.reduction import Constant
+from lagproof.objectives.scorable import TokenWeights
 
 sys.path.insert(0, str(Path(__file__).parent))
 from oracles import ORACLES, reduce
@@ -116,7 +116,7 @@ def test_blocks_change_nothing_but_the_speed(name, options, reduction, monkeypat
     objective, how = lp.objective(name, **options), REDUCTIONS[reduction]
     whole = objective.weigh(tokens, reduction=how)
     for size in (1, 4, 23):
-        monkeypatch.setattr(base, "BLOCK_TOKENS", size)
+        monkeypatch.setattr(apply, "BLOCK_TOKENS", size)
         blocks = objective.weigh(tokens, reduction=how)
         assert torch.equal(blocks.weight, whole.weight)
         assert torch.equal(blocks.contribution, whole.contribution)
@@ -273,13 +273,13 @@ def test_sampler_log_probabilities_are_asked_for_exactly_where_needed(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_the_table_says_what_the_objective_is(name):
     entry = next(e for e in lp.OBJECTIVES.values() if e.name == name)
-    built = lp.objective(name, **entry.options)
+    built = lp.objective(name, **{option.name: option.default for option in entry.options.values()})
     assert built == lp.objective(name)
     assert built.name == name
     for part in ("Formula:", "Weight:", "Inputs:", "Options:", "Invariants:", "Source:", "Raises:"):
         assert part in entry.doc, part
-    for option in entry.options:
-        assert option in entry.doc, option
+    for option in options(name):
+        assert option.name in entry.doc and option.help, option.name
 
 
 def test_counts_must_be_those_the_reduction_divides_by():
@@ -303,7 +303,9 @@ def test_negative_control_a_flipped_sign_is_noticed(name, monkeypatch, close):
     """The comparison with the oracle can fail: flip the sign of the weight and it does."""
     cls = type(lp.objective(name))
     rule = cls.rule
-    monkeypatch.setattr(cls, "rule", lambda self, t: Ruling(-(r := rule(self, t)).weight, r.value, r.flags, r.stats))
+    monkeypatch.setattr(
+        cls, "rule", lambda self, t: TokenWeights(-(r := rule(self, t)).weight, r.value, r.flags, r.stats)
+    )
     with pytest.raises(AssertionError):
         test_weight_is_the_gradient_of_the_textbook_surrogate(name, {}, "response_mean", close)
 

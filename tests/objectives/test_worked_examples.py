@@ -58,7 +58,7 @@ class TestSAT:
         tokens = TokenBatch(tensor(TAIL), torch.ones(10), torch.arange(10) // 2, 5, torch.zeros(10))
         whole = lp.objective("sat-grpo").weigh(tokens)
         fitted = lp.objective("sat-grpo").fit(tokens)
-        assert fitted == lp.objective("sat-grpo", q=fitted.gate.q)
+        assert fitted == lp.objective("sat-grpo", q=fitted.q)
         parts = [fitted.weigh(tokens.rows(slice(i, i + 2)), counts=Counts(5, 10)).weight for i in range(0, 10, 2)]
         assert torch.equal(torch.cat(parts), whole.weight)
         # the fault it guards against: a micro-batch that reads a quantile off its own tokens
@@ -88,9 +88,9 @@ class TestSAT:
         pi, mu = [math.log(0.6), -9 + math.log(2)], [math.log(0.5), -9.0]
         tokens = one_response(pi, mu, 1.0)
         fitted = lp.objective("sat-grpo", risk="probability_mass", alpha=0.0).fit(tokens)
-        close(fitted.gate.q, 0.5 * math.exp(-9), 1e-12)
+        close(fitted.q, 0.5 * math.exp(-9), 1e-12)
         fitted = lp.objective("sat-grpo", risk="probability_mass", alpha=1.0).fit(tokens)
-        close(fitted.gate.q, 0.05, 1e-12)
+        close(fitted.q, 0.05, 1e-12)
 
     def test_sequence_level_reads_its_quantile_off_the_responses(self, close):
         # means .1 (8 tokens) and .3 (1 token); over responses q(.5) = .2, over tokens it would be .1
