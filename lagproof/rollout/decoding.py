@@ -7,6 +7,7 @@ long as they agree and leave when they are done.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -119,8 +120,7 @@ def _sees_positions_only(model: PreTrainedModel, cache: DynamicCache) -> bool:
 
     They would narrow a sliding window, pass through a recurrent state, and count in models that take no positions.
     """
-    takes_positions = "position_ids" in inspect.signature(model.forward).parameters
-    return takes_positions and all(type(layer) is DynamicLayer for layer in cache.layers)
+    return "position_ids" in _parameters(type(model)) and all(type(layer) is DynamicLayer for layer in cache.layers)
 
 
 def _shared(prompts: Sequence[Sequence[int]]) -> int:
@@ -155,12 +155,27 @@ def _forward(
         RunStoppedError: there is no distribution to draw from.
     """
     out = model(
-        input_ids=ids, position_ids=positions, attention_mask=mask, cache=cache, use_cache=True, logits_to_keep=1
+        input_ids=ids,
+        position_ids=positions,
+        attention_mask=mask,
+        use_cache=True,
+        logits_to_keep=1,
+        **{cache_argument(type(model)): cache},
     )
     logits = out.logits[:, -1].float()
     if not bool(torch.isfinite(logits.amax(-1)).all()):
         raise RunStoppedError("the engine's logits are not finite: the weights it was given are broken")
     return logits
+
+
+def cache_argument(model: type[PreTrainedModel]) -> str:
+    """What a model calls the keys and values so far: transformers renamed it between 5.5 and 5.24."""
+    return "cache" if "cache" in _parameters(model) else "past_key_values"
+
+
+@functools.cache
+def _parameters(model: type[PreTrainedModel]) -> frozenset[str]:
+    return frozenset(inspect.signature(model.forward).parameters)
 
 
 class _Ends:
