@@ -95,3 +95,12 @@ def test_imports_point_down_only():
 def test_rooms_without_torch(module):
     code = f"import sys, {module}; sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_only_the_learner_calls_backward():
+    callers = set()
+    for file in PACKAGE.rglob("*.py"):
+        calls = (node.func for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Call))
+        if any(isinstance(f, ast.Attribute) and f.attr == "backward" for f in calls):
+            callers.add(str(file.relative_to(PACKAGE)))
+    assert callers == {"learner/step.py", "learner/warmstart.py"}

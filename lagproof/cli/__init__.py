@@ -294,8 +294,8 @@ def warmstart(
     model: Annotated[list[str] | None, typer.Option(help="tiny-dense | tiny-moe; both by default")] = None,
     seed: Annotated[int, typer.Option(help="of the initial weights")] = 0,
 ) -> None:
+    from lagproof.learner.warmstart import warmstart as build
     from lagproof.models.tiny import TINY_MODELS
-    from lagproof.models.warmstart import warmstart as build
     from lagproof.tasks.arithmetic import ArithmeticTask
 
     task = ArithmeticTask()

@@ -28,6 +28,14 @@ class Finish(StrEnum):
     ABORTED = "aborted"  # the engine was asked to give up
 
 
+class StepOutcome(StrEnum):
+    """What became of a batch that was handed to the learner."""
+
+    TRAINED = "trained"  # the optimiser stepped: the version is one more
+    ZERO_VARIANCE = "zero_variance"  # the rewards of every group were all equal: no signal, nothing was run
+    NON_FINITE = "non_finite"  # the gradient, or every log-probability, was not finite: the weights are as they were
+
+
 def token_ids(ids: ArrayLike) -> Ids:
     """Token ids as a sample keeps them; an array that is one already is returned as it is."""
     return _array(ids, np.int32)

@@ -1,10 +1,9 @@
-"""One optimiser step: the only place that calls ``backward``."""
+"""One optimiser step. No other room calls ``backward``, and in this one only the supervised warm start besides."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
 import torch
 from torch import Tensor
@@ -12,6 +11,7 @@ from transformers import PreTrainedModel
 
 from lagproof.data.batch import Batch
 from lagproof.data.metrics import Mean, Metric, Sum, merge, over
+from lagproof.data.samples import StepOutcome
 from lagproof.data.slices import Key
 from lagproof.data.tokens import Counts, TokenBatch
 from lagproof.learner.batching import MicroBatch, items, micro_batches
@@ -24,14 +24,6 @@ from lagproof.models.logprobs import response_logprobs, row_cost
 from lagproof.objectives import Objective, Scope
 from lagproof.objectives.reduction import Reduction
 from lagproof.tensors.advantage import Advantage, has_zero_variance
-
-
-class Outcome(StrEnum):
-    """What became of a batch."""
-
-    TRAINED = "trained"
-    ZERO_VARIANCE = "zero_variance"  # no group had a signal: nothing was run
-    NON_FINITE = "non_finite"  # the gradient, or every log-probability, was not finite: the weights are as they were
 
 
 @dataclass(frozen=True)
@@ -61,7 +53,7 @@ class StepResult:
         batch: with its advantage, and ``policy_logp`` unless nothing was run.
     """
 
-    outcome: Outcome
+    outcome: StepOutcome
     metrics: dict[Key, Metric]
     batch: Batch
 
@@ -121,18 +113,18 @@ class Learner:
         without_signal = has_zero_variance(batch.reward, batch.group)
         metrics = _reward_metrics(batch.reward, without_signal)
         if bool(without_signal.all()):
-            return StepResult(Outcome.ZERO_VARIANCE, metrics, batch)
+            return StepResult(StepOutcome.ZERO_VARIANCE, metrics, batch)
         tokens = batch.tokens
         micros = micro_batches(items(batch), self.recipe.config.micro_batch_tokens, self._cost)
         outcome, done = self._train(tokens, [self._piece(micro, batch, tokens) for micro in micros])
         tokens, batch = replace(tokens, policy_logp=done.logp), replace(batch, policy_logp=done.logp)
         metrics |= mismatch_metrics(tokens, self.version, done.applied) | balance(tokens) | ages(tokens, self.version)
         metrics |= merge(done.parts)
-        if outcome is Outcome.TRAINED:
+        if outcome is StepOutcome.TRAINED:
             self.version += 1
         return StepResult(outcome, metrics, batch)
 
-    def _train(self, tokens: TokenBatch, pieces: Sequence[_Piece]) -> tuple[Outcome, _Pass]:
+    def _train(self, tokens: TokenBatch, pieces: Sequence[_Piece]) -> tuple[StepOutcome, _Pass]:
         objective = self.recipe.objective
         counts = _expected_counts(tokens, objective)
         if objective.scope is Scope.BATCH and len(pieces) > 1:
@@ -150,7 +142,7 @@ class Learner:
             done.parts.append(over({"grad_norm": Mean(float(norm), 1)}))
             self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-        return (Outcome.TRAINED if is_finite else Outcome.NON_FINITE), done
+        return (StepOutcome.TRAINED if is_finite else StepOutcome.NON_FINITE), done
 
     def _accumulate(self, objective: Objective, counts: Counts, tokens: TokenBatch, pieces: Sequence[_Piece]) -> _Pass:
         """Gradients of the whole batch, micro-batch by micro-batch."""

@@ -17,7 +17,7 @@ from lagproof.data.slices import Key
 from lagproof.data.streams import Purpose, stream
 from lagproof.errors import InterruptedRunError
 from lagproof.learner.probe import probe
-from lagproof.learner.step import Learner, Outcome
+from lagproof.learner.step import Learner
 from lagproof.metrics.responses import by_task, reasons, responses
 from lagproof.models.loading import Loaded, encode
 from lagproof.monitor.alarm import Alarm, Monitor
@@ -47,11 +47,6 @@ from lagproof.tasks.task import Answer, Grade, Problem, Task
 
 Weights = Mapping[str, Tensor]
 WORKER = 0
-OUTCOMES = {
-    Outcome.TRAINED: StepOutcome.TRAINED,
-    Outcome.ZERO_VARIANCE: StepOutcome.ZERO_VARIANCE,
-    Outcome.NON_FINITE: StepOutcome.NON_FINITE,
-}
 
 
 @dataclass(frozen=True)
@@ -218,15 +213,15 @@ class InlineRun:
         batch = result.batch
         step = self._parts.learner.version
         found = values(result.metrics | responses(batch.samples) | reasons(batch.samples) | by_task(batch.groups))
-        if result.outcome is Outcome.TRAINED:
+        if result.outcome is StepOutcome.TRAINED:
             if self._config.save.rollouts:
                 self._dir.record(batch, step)
             found |= self._probe(batch, step)
             if self._is_evaluated(step):
                 found |= self._evaluate()
-        outcome = None if result.outcome is Outcome.TRAINED else str(result.outcome)
+        outcome = None if result.outcome is StepOutcome.TRAINED else str(result.outcome)
         self._write(Row(step, found, command.batch, outcome), batch.num_tokens)
-        return StepFinished(command.batch, OUTCOMES[result.outcome])
+        return StepFinished(command.batch, result.outcome)
 
     def _probe(self, batch: Batch, step: int) -> dict[Key, float]:
         config = self._config.probe

@@ -11,11 +11,11 @@ import torch
 import lagproof as lp
 from lagproof.config import LearnerConfig
 from lagproof.data.batch import Batch
-from lagproof.data.samples import Finish, Group, Sample
+from lagproof.data.samples import Finish, Group, Sample, StepOutcome
 from lagproof.data.slices import Key
 from lagproof.learner import step as step_module
 from lagproof.learner.batching import items, micro_batches
-from lagproof.learner.step import Learner, Outcome, Recipe
+from lagproof.learner.step import Learner, Recipe
 from lagproof.models.layout import RowCost, input_tokens
 from lagproof.models.loading import load
 from lagproof.objectives.reduction import reduction
@@ -95,7 +95,7 @@ def test_the_gradient_is_that_of_the_padded_loss(name, how, monkeypatch, close):
         name, policy_logp=logp, sampler_logp=sampler, advantage=advantage, mask=mask, reduction=how, max_tokens=8
     )
     loss.backward()
-    assert result.outcome is Outcome.TRAINED
+    assert result.outcome is StepOutcome.TRAINED
     close(result.metrics[Key("loss")].value, loss.detach(), 1e-5)
     for key in ("d_bar", "k3", "mass_positive", "mass_negative"):
         close(result.metrics[Key(key)].value, stats[key], 1e-4)
@@ -125,7 +125,7 @@ def test_a_step_moves_the_weights_and_the_version():
     trained = learner()
     before = {n: p.clone() for n, p in trained.model.named_parameters()}
     result = trained.step(Batch.of(GROUPS))
-    assert (result.outcome, trained.version) == (Outcome.TRAINED, 1)
+    assert (result.outcome, trained.version) == (StepOutcome.TRAINED, 1)
     assert all(not torch.equal(before[n], p) for n, p in trained.model.named_parameters())
     assert result.metrics[Key("age_mean")].value is not None
 
@@ -142,7 +142,7 @@ def test_non_finite_numbers_never_reach_the_optimiser(poison, monkeypatch):
     before = {n: p.clone() for n, p in trained.model.named_parameters()}
     state = trained.optimizer.state_dict()["state"][0]["step"].clone()
     result = trained.step(Batch.of(GROUPS))
-    assert (result.outcome, trained.version) == (Outcome.NON_FINITE, 1)
+    assert (result.outcome, trained.version) == (StepOutcome.NON_FINITE, 1)
     assert all(torch.equal(before[n].nan_to_num(7), p.nan_to_num(7)) for n, p in trained.model.named_parameters())
     assert trained.optimizer.state_dict()["state"][0]["step"] == state
     assert all(p.grad is None for p in trained.model.parameters())
@@ -153,7 +153,7 @@ def test_without_a_signal_nothing_is_run(monkeypatch):
     monkeypatch.setattr(trained.model, "forward", None)
     tied = [replace(g, samples=[replace(s, reward=0.9) for s in g.samples]) for g in GROUPS]
     result = trained.step(Batch.of(tied))
-    assert (result.outcome, trained.version, result.batch.policy_logp) == (Outcome.ZERO_VARIANCE, 0, None)
+    assert (result.outcome, trained.version, result.batch.policy_logp) == (StepOutcome.ZERO_VARIANCE, 0, None)
     assert result.metrics[Key("zero_variance_groups")].value == 1.0
 
 

@@ -407,3 +407,10 @@ def test_the_shipped_models_solve_about_half_of_the_problems(kind: str) -> None:
     out = HFEngine(loaded.model, loaded.tokenizer, loaded.stop_ids).generate(todo, Sampling(12))
     solved = [s.finish is Finish.STOP and s.text.rsplit(",", 1)[-1] == g for (s,), g in zip(out, golds, strict=True)]
     assert 0.44 < sum(solved) / len(solved) < 0.60  # .52 on 2000; a standard error of 400 is .025
+
+
+@pytest.mark.parametrize("name", ["cache", "past_key_values"])
+def test_the_cache_is_given_by_the_name_that_the_model_has_for_it(name: str) -> None:
+    fields: dict = {}
+    exec(f"def forward(self, input_ids, {name}=None, **kwargs): ...", fields)
+    assert decoding.cache_argument(type("Model", (), {"forward": fields["forward"]})) == name

@@ -1,4 +1,4 @@
-"""What the scheduler is told and what it asks for: frozen data, nothing else.
+"""What the scheduler is called with and what it asks for: frozen data, nothing else.
 
 Every event can be written as JSON and read back, so that the events of a run are a complete record of its
 schedule: a second scheduler that is fed the record gives the same commands.
@@ -11,15 +11,8 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
+from lagproof.data.samples import StepOutcome
 from lagproof.errors import InputError
-
-
-class StepOutcome(StrEnum):
-    """What became of a batch that was handed to the learner."""
-
-    TRAINED = "trained"  # the optimiser stepped: the version is one more
-    ZERO_VARIANCE = "zero_variance"  # no group had a signal: no step
-    NON_FINITE = "non_finite"  # the gradients were not finite: no step
 
 
 class DiscardReason(StrEnum):

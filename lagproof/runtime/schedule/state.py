@@ -9,7 +9,7 @@ from typing import Any
 from lagproof.errors import CheckpointError, ConfigError
 from lagproof.runtime.schedule.plan import Plan
 
-FORMAT = 1
+FORMAT = 2
 _COUNTERS = (
     "version",
     "published",

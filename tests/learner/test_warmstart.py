@@ -5,8 +5,8 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from lagproof.errors import UsageError
+from lagproof.learner.warmstart import warmstart
 from lagproof.models.loading import load
-from lagproof.models.warmstart import warmstart
 
 
 def example(index: int) -> tuple[str, str]:

@@ -48,7 +48,7 @@ def warmstart(
         seed: of the initial weights.
         target: share at which training stops, in (0, 1).
         max_steps: optimiser steps at most.
-        progress: told (step, loss in nats a token, share if it was just measured).
+        progress: called with (step, loss in nats a token, share if it was just measured).
 
     Returns:
         The share that was reached.
