@@ -274,7 +274,7 @@ def kept_and_changed(shares: Mapping[str, Mapping[str, float]], domain: tuple[fl
         domain: see :func:`bar_domain`; the same for all panels.
     """
     rows: list[dict[str, Any]] = []
-    cut: list[dict[str, Any]] = []
+    truncated: list[dict[str, Any]] = []
     for label, found in shares.items():
         if not found:
             continue
@@ -286,7 +286,7 @@ def kept_and_changed(shares: Mapping[str, Mapping[str, float]], domain: tuple[fl
             if b > a and a < LONGEST
         ]
         if total > LONGEST:
-            cut.append({"y": label, "x": domain[1], "text": f"{total:.0%} →"})
+            truncated.append({"y": label, "x": domain[1], "text": f"{total:.0%} →"})
     x = alt.X("a:Q", title=None, scale=alt.Scale(domain=list(domain), nice=False), axis=_percent())
     data = Data()
     names = [colours.colour(n) for n in KINDS.values()]
@@ -304,8 +304,8 @@ def kept_and_changed(shares: Mapping[str, Mapping[str, float]], domain: tuple[fl
     )
     whole = alt.Chart(data.add([{"x": 1.0}])).mark_rule(color="@axis", strokeDash=[4, 3]).encode(x="x:Q")
     layers = [bars, whole]
-    if cut:
-        text = alt.Chart(data.add(cut)).mark_text(align="right", dx=-3, fontSize=11, color=ON_BAR)
+    if truncated:
+        text = alt.Chart(data.add(truncated)).mark_text(align="right", dx=-3, fontSize=11, color=ON_BAR)
         layers.append(text.encode(x="x:Q", y=_labels(list(shares)), text="text:N"))
     return _finish(alt.layer(*layers), _height(len(shares)), data)
 

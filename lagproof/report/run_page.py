@@ -211,7 +211,9 @@ def _verdict(run: Run) -> tuple[list[str], bool]:
     else:
         said = [f"Ended after step {run.last_step} of {planned}: {run.aborted}."]
     if run.idle_batches:
-        said.append(f"{run.idle_batches} batches made no step: no group had a signal, or gradients were not finite.")
+        said.append(
+            f"{run.idle_batches} batches made no step: every group had zero variance, or gradients were not finite."
+        )
     summary = summarise(run)
     values = summary.values
     if "accuracy" in values:

@@ -190,7 +190,7 @@ def sources(run: Run) -> Stack | None:
 
 
 def time_spent(run: Run) -> Stack | None:
-    """Seconds a step by what they went into, ``other`` being what is left of the step; ``None`` without times."""
+    """Seconds per step by what they went into, ``other`` being what is left of the step; ``None`` without times."""
     members = _of_all(TIME | {STEP_TIME: (STEP_TIME,)})
     found = _stack(run, members, lambda row: row.step > 0 and row.get(STEP_TIME) is not None)
     if found is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -209,7 +210,7 @@ def test_a_run_in_one_process_says_that_nobody_waits(tmp_path: Path, waits: dict
     assert ("the learner waits</span>" in time) is bool(waits)
 
 
-def test_tied_batches_before_the_first_step_leave_the_page_as_it_is(tmp_path: Path) -> None:
+def test_idle_batches_before_the_first_step_leave_the_page_as_it_is(tmp_path: Path) -> None:
     path = make_run(tmp_path / "r")
     before = write([path], tmp_path / "before.html").read_text(encoding="utf-8")
     metrics = path / "metrics.jsonl"
@@ -218,7 +219,7 @@ def test_tied_batches_before_the_first_step_leave_the_page_as_it_is(tmp_path: Pa
     tied = [json.dumps({"step": step, **idle}) for step in (0, 0, 40)]
     metrics.write_text("\n".join([first, *tied[:2], *rest, tied[2]]) + "\n")
     after = write([path], tmp_path / "after.html").read_text(encoding="utf-8")
-    said = "<li>3 batches made no step: no group had a signal, or gradients were not finite.</li>"
+    said = "<li>3 batches made no step: every group had zero variance, or gradients were not finite.</li>"
     assert said in after and after.replace(said, "") == before
 
 
@@ -342,3 +343,11 @@ def test_names_of_runs_are_text(tmp_path: Path) -> None:
 def test_a_template_that_names_what_is_not_there_fails() -> None:
     with pytest.raises(jinja2.UndefinedError):
         _environment().from_string("{{ page.nothing }}").render(page={})
+
+
+def test_what_is_no_code_is_in_the_package() -> None:
+    root = Path(__file__).parents[2]
+    patterns = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]["lagproof"]
+    files = [p.relative_to(root / "lagproof") for p in (root / "lagproof" / "report").rglob("*") if p.is_file()]
+    others = [p for p in files if p.suffix not in (".py", ".pyc")]
+    assert len(others) >= 3 and all(any(p.match(pattern) for pattern in patterns) for p in others)

@@ -108,7 +108,7 @@ def test_bars_are_the_masses_of_each_sign(page: str, found: WhatIf) -> None:
         assert json.loads(axis)[1] <= LONGEST
 
 
-def test_a_bar_that_is_cut_off_says_how_long_it_is(tmp_path: Path) -> None:
+def test_a_bar_that_is_truncated_says_how_long_it_is(tmp_path: Path) -> None:
     """Responses of probability near 1: asympo multiplies them by 50, so all bars but its own end at 1."""
     path = tmp_path / "sure.parquet"
     lists = {"policy_logp": [[-0.02] * 3, [-0.02] * 3], "sampler_logp": [[-0.02] * 3, [-0.02] * 3]}
