@@ -195,7 +195,7 @@ def _build(where: str, source: str, dtype: torch.dtype, **options: Any) -> Loade
             where, dtype=dtype, output_loading_info=True, ignore_mismatched_sizes=True, **options
         )
     model, info = loaded
-    # transformers would go on with random numbers in their place
+    # transformers would continue with random numbers in their place
     missing, misshapen = sorted(info["missing_keys"]), sorted(info["mismatched_keys"])
     if missing:
         raise CheckpointError(f"{source}: the weights lack {len(missing)} tensors, {missing[0]} among them")

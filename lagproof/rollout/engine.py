@@ -32,7 +32,7 @@ class Sampling:
 
     @property
     def truncates(self) -> bool:
-        """Whether top-k or top-p cut the distribution off, so that the support has to be recorded."""
+        """Whether top-k or top-p truncate the distribution, so that the support has to be recorded."""
         return self.top_p < 1.0 or self.top_k > 0
 
 

@@ -17,7 +17,7 @@ from lagproof.errors import InputError
 from lagproof.rollout.decoding import decode
 from lagproof.rollout.engine import Request, Sampling
 from lagproof.rollout.precision import compute_dtype, lower
-from lagproof.rollout.stops import cut
+from lagproof.rollout.stops import truncate
 
 BATCH_BYTES = 2**30
 """Memory for the keys, values and logits of the responses that are decoded side by side; the rest waits."""
@@ -156,7 +156,7 @@ def _generate(
                         finish=Finish.STOP if r.stopped else Finish.LENGTH,
                         sampler_logp=r.logp,
                         support=r.support,
-                        text=cut(next(texts), request.stop),
+                        text=truncate(next(texts), request.stop),
                     )
                     for r in group
                 ]

@@ -65,7 +65,7 @@ class _Tail:
         return False
 
 
-def cut(text: str, stop: Sequence[str]) -> str:
+def truncate(text: str, stop: Sequence[str]) -> str:
     """Text up to the stop string that is complete first; of several that end there, up to the longest."""
     found = [(start + len(string), start) for string in stop if (start := text.find(string)) >= 0]
     return text[: min(found)[1]] if found else text

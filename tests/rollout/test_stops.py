@@ -17,7 +17,7 @@ from lagproof.models.tiny import tiny_model, tiny_tokenizer
 from lagproof.rollout import hf
 from lagproof.rollout.engine import Request, Sampling
 from lagproof.rollout.hf import HFEngine
-from lagproof.rollout.stops import StopStrings, cut
+from lagproof.rollout.stops import StopStrings, truncate
 
 STOPS = ("\nQuestion:", "né", "💡\n", "aa")
 
@@ -105,11 +105,11 @@ def test_a_string_is_seen_wherever_it_begins(string: str) -> None:
 
 
 def test_text_is_cut_before_the_string_that_is_complete_first() -> None:
-    assert cut("ab\nQ: c\nQ: d", ("\nQ:",)) == "ab"
-    assert cut("xabcx", ("abcx", "bc", "abc")) == "x"  # "bc" and "abc" end together: the longer one
-    assert cut("xabcx", ("abcx", "bc")) == "xa"  # "abcx" begins first but ends later
-    assert cut("xabcx", ("y",)) == "xabcx"
-    assert cut("", ("y",)) == ""
+    assert truncate("ab\nQ: c\nQ: d", ("\nQ:",)) == "ab"
+    assert truncate("xabcx", ("abcx", "bc", "abc")) == "x"  # "bc" and "abc" end together: the longer one
+    assert truncate("xabcx", ("abcx", "bc")) == "xa"  # "abcx" begins first but ends later
+    assert truncate("xabcx", ("y",)) == "xabcx"
+    assert truncate("", ("y",)) == ""
 
 
 PROMPTS = ([9, 12, 7, 13, 11, 12, 5, 14], [3, 12, 4, 14], [5], [8, 13, 8, 12, 2, 14])

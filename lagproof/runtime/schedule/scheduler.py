@@ -62,13 +62,13 @@ class Scheduler:
 
     @classmethod
     def restore(cls, plan: Plan, snapshot: Mapping[str, Any]) -> Scheduler:
-        """A scheduler that goes on where :meth:`snapshot` was taken.
+        """A scheduler that resumes where :meth:`snapshot` was taken.
 
         The workers join again, holding version :attr:`published`. At ``Begin`` the prompts that were running
         are started again under new tickets; results that were buffered keep theirs.
 
         Raises:
-            ConfigError: the run was begun with another schedule or another number of prompts a step.
+            ConfigError: the run was begun with another schedule or another number of prompts per step.
             CheckpointError: not a snapshot, or a damaged one.
         """
         scheduler = cls(plan)

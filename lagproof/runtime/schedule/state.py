@@ -168,7 +168,7 @@ def from_snapshot(plan: Plan, snapshot: Mapping[str, Any]) -> State:
     """The inverse of :func:`to_snapshot`; running prompts wait to be started again.
 
     Raises:
-        ConfigError: the run was begun with another schedule or another number of prompts a step.
+        ConfigError: the run was begun with another schedule or another number of prompts per step.
         CheckpointError: not a snapshot, or one that contradicts itself.
     """
     if snapshot.get("format") != FORMAT:
