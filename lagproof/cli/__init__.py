@@ -16,6 +16,9 @@ from typer.core import TyperCommand
 
 from lagproof import __version__
 from lagproof.errors import ConfigError, InterruptedRunError, LagproofError, UsageError
+from lagproof.evaluation.settings import Settings
+from lagproof.grading.extract import Form
+from lagproof.grading.pool import Limits
 
 app = typer.Typer(
     help="Asynchronous reinforcement learning for language models that stays stable on stale data.",
@@ -141,14 +144,14 @@ def evaluate(
     models: Annotated[list[str], typer.Argument(help="tiny-dense | tiny-moe | smollm2 | a folder | Hugging Face name")],
     task: Annotated[list[str], typer.Option(help="NAME or LABEL=FILE; may be repeated")],
     out: Annotated[Path, typer.Option(help="folder for samples, tables and result.json")] = Path("runs/eval"),
-    k: Annotated[int, typer.Option("--k", "-k", help="samples per problem")] = 1,
+    k: Annotated[int, typer.Option("--k", "-k", help="samples per problem")] = Settings.k,
     prompts: Annotated[int | None, typer.Option(help="problems at most; all by default", show_default=False)] = None,
-    max_tokens: Annotated[int, typer.Option(help="response tokens at most")] = 512,
-    temperature: Annotated[float, typer.Option(help="0 is greedy")] = 1.0,
-    top_p: Annotated[float, typer.Option(help="nucleus mass, in (0, 1]")] = 1.0,
-    top_k: Annotated[int, typer.Option(help="tokens kept; 0 keeps all")] = 0,
-    seed: Annotated[int, typer.Option(help="of the random streams")] = 0,
-    batch: Annotated[int, typer.Option(help="problems sampled together")] = 8,
+    max_tokens: Annotated[int, typer.Option(help="response tokens at most")] = Settings.max_tokens,
+    temperature: Annotated[float, typer.Option(help="0 is greedy")] = Settings.temperature,
+    top_p: Annotated[float, typer.Option(help="nucleus mass, in (0, 1]")] = Settings.top_p,
+    top_k: Annotated[int, typer.Option(help="tokens kept; 0 keeps all")] = Settings.top_k,
+    seed: Annotated[int, typer.Option(help="of the random streams")] = Settings.seed,
+    batch: Annotated[int, typer.Option(help="problems sampled together")] = Settings.batch,
     stop: Annotated[
         str | None,
         typer.Option(help=r"""strings that end a response, as TOML: '["\n\n"]'; the task's own by default"""),
@@ -156,7 +159,7 @@ def evaluate(
     set_: Annotated[list[str] | None, typer.Option("--set", help="option of the tasks, as TOML: shots=3")] = None,
 ) -> None:
     from lagproof.cli.evaluating import evaluate as run
-    from lagproof.evaluation.run import Settings, parse_tasks
+    from lagproof.evaluation.run import parse_tasks
     from lagproof.settings.toml import parse_override
 
     settings = Settings(k, prompts, max_tokens, temperature, top_p, top_k, seed, batch, _strings("--stop", stop))
@@ -167,15 +170,14 @@ def evaluate(
 def grade(
     file: Annotated[Path, typer.Argument(help="JSON Lines or parquet with the columns answer and gold")],
     out: Annotated[Path | None, typer.Option(help="file; standard output by default", show_default=False)] = None,
-    form: Annotated[str, typer.Option(help="where the answer is: boxed | marked | whole")] = "boxed",
-    limit_s: Annotated[float, typer.Option(help="wall-clock limit of one answer, seconds")] = 5.0,
-    memory_mib: Annotated[int, typer.Option(help="memory limit of one answer")] = 1024,
-    graders: Annotated[int, typer.Option(help="grading processes at most")] = 2,
+    form: Annotated[str, typer.Option(help=f"where the answer is: {' | '.join(Form)}")] = str(Form.BOXED),
+    limit_s: Annotated[float, typer.Option(help="wall-clock limit of one answer, seconds")] = Limits.time_s,
+    memory_mib: Annotated[int, typer.Option(help="memory limit of one answer")] = Limits.memory_mib,
+    graders: Annotated[int, typer.Option(help="grading processes at most")] = Limits.workers,
     answer_column: Annotated[str, typer.Option(help="a dotted path")] = "answer",
     gold_column: Annotated[str, typer.Option(help="a dotted path")] = "gold",
 ) -> None:
     from lagproof.cli.grading import grade as run
-    from lagproof.grading.pool import Limits
 
     run(file, out, form, Limits(limit_s, memory_mib, graders), (answer_column, gold_column))
 

@@ -11,7 +11,8 @@ from typing import Any
 
 from lagproof import tasks
 from lagproof.errors import InputError
-from lagproof.evaluation.choices import Settings, TaskChoice
+from lagproof.evaluation.choices import TaskChoice
+from lagproof.evaluation.settings import Settings
 from lagproof.tasks.task import Problem
 
 BLOCKS, BLOCK_BYTES = 64, 64 * 1024

@@ -12,10 +12,11 @@ from typing import Any
 
 from lagproof.data.samples import Sample
 from lagproof.errors import InputError, InterruptedRunError, UnknownNameError
-from lagproof.evaluation.choices import Settings, TaskChoice, build, parse_tasks
+from lagproof.evaluation.choices import TaskChoice, build, parse_tasks
 from lagproof.evaluation.evaluate import Encode, ask, collect, eval_problems
 from lagproof.evaluation.identity import identity
 from lagproof.evaluation.result import EvalResult, GradedResponse, ModelDifference, difference
+from lagproof.evaluation.settings import Settings
 from lagproof.evaluation.store import Store
 from lagproof.rollout.engine import Request, Sampling
 from lagproof.runs.evaluation import write_result

@@ -42,8 +42,7 @@ from lagproof.runtime.schedule import (
     WorkerJoined,
 )
 from lagproof.runtime.watch import Watch
-from lagproof.tasks.order import position
-from lagproof.tasks.task import Answer, Grade, Problem, Task
+from lagproof.tasks.task import Answer, Grade, Problem, Task, position
 
 Weights = Mapping[str, Tensor]
 WORKER = 0

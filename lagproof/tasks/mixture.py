@@ -15,8 +15,7 @@ import numpy as np
 from lagproof.errors import ConfigError, InputError
 from lagproof.settings.keys import key
 from lagproof.settings.models import model
-from lagproof.tasks.order import position
-from lagproof.tasks.task import Answer, Grade, Problem, Task
+from lagproof.tasks.task import Answer, Grade, Problem, Task, position
 
 _BLOCK = 1000
 _MAX_EVAL = 10_000

@@ -1,12 +1,16 @@
-"""The seam between a run and its problems. Imports no torch."""
+"""The seam between a run and its problems, and in which order they are trained on. Imports no torch."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Protocol
 
+import numpy as np
+
 from lagproof.data.samples import Finish
+from lagproof.errors import InputError
 from lagproof.grading.grader import Grade
 
 Messages = Sequence[dict[str, str]]
@@ -77,3 +81,32 @@ class Task(Protocol):
     def close(self) -> None:
         """Release processes and files."""
         ...
+
+
+def position(n: int, size: int | None, seed: int) -> tuple[int, int]:
+    """Epoch and index of the ``n``-th problem of a run: a pure function of one integer, the cursor.
+
+    Every epoch is a permutation of all ``size`` problems of its own, drawn from ``(seed, epoch)`` alone; so
+    the whole state of the order is the cursor ``n``, and a resumed run continues as an uninterrupted one.
+
+    Args:
+        n: problems drawn before this one, >= 0.
+        size: problems of the task; ``None`` for a generator that never ends: one epoch, no order.
+        seed: >= 0.
+
+    Raises:
+        InputError: there are no problems.
+    """
+    if n < 0:
+        raise ValueError(f"cursor {n}: must be >= 0")
+    if size is None:
+        return 0, n
+    if size < 1:
+        raise InputError("the task has no problems: nothing to train on")
+    epoch, place = divmod(n, size)
+    return epoch, int(_permutation(size, seed, epoch)[place])
+
+
+@lru_cache(maxsize=4)
+def _permutation(size: int, seed: int, epoch: int) -> np.ndarray:
+    return np.random.default_rng([seed, epoch]).permutation(size)

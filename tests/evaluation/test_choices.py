@@ -10,7 +10,8 @@ import pytest
 from lagproof import tasks
 from lagproof.errors import DataChoiceError, InputError, UnknownNameError
 from lagproof.evaluation import choices
-from lagproof.evaluation.choices import Settings, TaskChoice, build, parse_tasks
+from lagproof.evaluation.choices import TaskChoice, build, parse_tasks
+from lagproof.evaluation.settings import Settings
 
 
 def test_task_choices(tmp_path: Path) -> None:

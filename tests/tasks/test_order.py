@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lagproof.errors import InputError
-from lagproof.tasks.order import _permutation, position
+from lagproof.tasks.task import _permutation, position
 
 
 def stream(start: int, stop: int, size: int = 10, seed: int = 3) -> list[tuple[int, int]]:

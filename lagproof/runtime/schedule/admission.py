@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Literal
 
-from lagproof.errors import ConfigError
+from lagproof.config import ScheduleConfig
+from lagproof.settings.keys import require
 
 Late = Literal["never", "train", "drop"]  # what becomes of results that are older than the schedule promises
 
@@ -66,8 +67,7 @@ class Periodic:
     late: ClassVar[Late] = "never"
 
     def __post_init__(self) -> None:
-        require(self.broadcast_every >= 1, "schedule.broadcast_every", self.broadcast_every, ">= 1")
-        require(self.batches_ahead >= 0, "schedule.batches_ahead", self.batches_ahead, ">= 0")
+        ScheduleConfig(self.broadcast_every, self.batches_ahead)  # whose bounds these are
 
     def max_age(self, prompts_per_step: int) -> int:
         """``k + n - 1``."""
@@ -117,13 +117,7 @@ class Threshold:
     late: ClassVar[Late] = "train"
 
     def __post_init__(self) -> None:
-        require(
-            0 <= self.staleness_threshold < math.inf,
-            "schedule.staleness_threshold",
-            self.staleness_threshold,
-            ">= 0 and finite; 0 is synchronous",
-        )
-        require(self.broadcast_every >= 1, "schedule.broadcast_every", self.broadcast_every, ">= 1")
+        ScheduleConfig(self.broadcast_every, staleness_threshold=self.staleness_threshold)
 
     def depth(self, prompts_per_step: int) -> int:
         """``floor((1 + s) n B)``, prompts; exact for a decimal ``s``."""
@@ -172,7 +166,7 @@ class MaxAge:
     broadcast_every: int
 
     def __post_init__(self) -> None:
-        require(self.broadcast_every >= 1, "schedule.broadcast_every", self.broadcast_every, ">= 1")
+        ScheduleConfig(self.broadcast_every)
         require(self.age >= 0, "schedule.max_age", self.age, ">= 0")
         require(self.late in ("train", "drop"), "schedule.late", self.late, "train | drop")
         require(
@@ -231,9 +225,3 @@ def ages(schedule: Periodic, steps: int) -> list[int]:
     """Age at steps ``j = 0, 1, ...`` if every batch is trained: ``j - max(0, n floor((j - k) / n))``."""
     n, k = schedule.broadcast_every, schedule.batches_ahead
     return [j - max(0, n * ((j - k) // n)) for j in range(steps)]
-
-
-def require(ok: bool, key: str, got: object, allowed: str) -> None:
-    """Raise the :class:`ConfigError` of one key."""
-    if not ok:
-        raise ConfigError(f"{key} = {got!r}: must be {allowed}")

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from lagproof.runtime.schedule.admission import Admission, require
+from lagproof.config import LearnerConfig
+from lagproof.runtime.schedule.admission import Admission
+from lagproof.settings.keys import require
 
 
 @dataclass(frozen=True)
@@ -26,8 +28,8 @@ class Limits:
 
     attempts: int = 3
     failed_prompts: int = 8
-    zero_variance_batches: int = 8
-    bad_steps: int = 3
+    zero_variance_batches: int = LearnerConfig.max_zero_variance_batches
+    bad_steps: int = LearnerConfig.max_bad_steps
     restarts: int = 3
     sample_timeout_s: float | None = None
 
