@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 
+import lagproof as lp
 from lagproof.config import Config
 from lagproof.runtime.train import train
 
@@ -20,14 +21,14 @@ def main() -> None:
         path = Path(folder) / "run"
         overrides = [f"run_dir={json.dumps(str(path))}", f"steps={STEPS}", "objective.name=grpo", "eval.every=0"]
         train(Config.load(None, [*overrides, "save.every=1000"]))
-        rows = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()][SKIPPED:]
+        rows = lp.Run.open(path).rows[SKIPPED:]
 
     def median(key: str) -> float:
-        found = sorted(row[key] for row in rows if key in row)
+        found = sorted(value for row in rows if (value := row.get(key)) is not None)
         return found[len(found) // 2]
 
-    tokens = sum(row["tokens"] for row in rows) / len(rows)
-    samples = rows[0]["samples"]
+    tokens = sum(row.get("tokens") or 0.0 for row in rows) / len(rows)
+    samples = rows[0].get("samples") or 0.0
     sample_s, learn_s, step_s = (median(f"time/{what}_s") for what in ("sample", "learn", "step"))
     print(f"\nreference setting, medians over {len(rows)} steps, one thread")
     print(f"  sampling {sample_s * 1e3:6.1f} ms a step   {tokens / sample_s:9.0f} tokens/s")

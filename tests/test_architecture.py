@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -104,3 +105,54 @@ def test_only_the_learner_calls_backward():
         if any(isinstance(f, ast.Attribute) and f.attr == "backward" for f in calls):
             callers.add(str(file.relative_to(PACKAGE)))
     assert callers == {"learner/step.py", "learner/warmstart.py"}
+
+
+FILE_NAMES = re.compile(
+    r"(metrics|alarms|problems)\.jsonl|(config|compare)\.toml|(result|table|settings|data|manifest|state)\.json\b"
+    r"|notes\.txt|(samples|held)\.parquet|step-\d|step-\*|part-\*|\.tmp\b|^(rollouts|checkpoints|cells|logs)(/.*)?$"
+)
+"""Files and folders of runs, comparisons and evaluations."""
+HELP = {  # words for people, and a folder of the package itself
+    "folder for samples, tables and result.json",
+    "write every trained token to rollouts/*.parquet",
+    "checkpoints",
+    "rollouts",
+}
+
+
+def literals(tree: ast.Module) -> list[ast.Constant]:
+    """The texts of a module that are no docstrings."""
+    bodies = [body for node in ast.walk(tree) if isinstance(body := getattr(node, "body", None), list)]
+    docstrings = {id(statement.value) for body in bodies for statement in body if isinstance(statement, ast.Expr)}
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    return [node for node in found if id(node) not in docstrings]
+
+
+def test_only_runs_names_its_files_locks_and_renames():
+    wrong = []
+    for file in sorted(PACKAGE.rglob("*.py")):
+        where = file.relative_to(PACKAGE)
+        if where.parts[0] == "runs":
+            continue
+        tree = ast.parse(file.read_text())
+        wrong += [
+            f"{where}:{node.lineno}: {node.value!r}"
+            for node in literals(tree)
+            if FILE_NAMES.search(node.value) and node.value not in HELP
+        ]
+        wrong += [
+            f"{where}:{node.lineno}: renames or locks"
+            for node in ast.walk(tree)
+            if (isinstance(node, ast.Import) and node.names[0].name in ("fcntl", "filelock"))
+            or (isinstance(node, ast.ImportFrom) and node.module == "filelock")
+            or (isinstance(node, ast.Attribute) and node.attr in ("rename", "renames"))
+            or (isinstance(node, ast.Attribute) and ast.unparse(node) == "os.replace")
+            or (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Attribute)
+                and node.func.attr == "replace"
+                and len(node.args) == 1
+                and not node.keywords
+            )
+        ]
+    assert wrong == []

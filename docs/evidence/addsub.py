@@ -17,7 +17,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
+import lagproof as lp
 
 STEPS = 10
 NUMBER = r"(-?\d+(?:\.\d+)?)"
@@ -26,8 +26,7 @@ SUM = re.compile(rf"\s*{NUMBER}\s*([-+])\s*{NUMBER}\s*=\s*{NUMBER}")
 
 def main(run: Path, data: Path) -> None:
     golds = {row["id"]: Fraction(row["answer"]) for row in map(json.loads, data.open(encoding="utf-8"))}
-    files = sorted((run / "rollouts").glob("*.parquet"))
-    rows = [row for file in files for row in pq.read_table(file, columns=COLUMNS).to_pylist()]
+    rows = [row for table in lp.Run.open(run).rollouts(COLUMNS) for row in table.to_pylist()]
     print("| steps | responses | correct | begin with a sum | the right one | worked out right | cut off |")
     print("|---|---|---|---|---|---|---|")
     for first in range(1, max(row["step"] for row in rows) + 1, STEPS):

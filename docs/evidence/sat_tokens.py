@@ -17,12 +17,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
 import lagproof as lp
 from lagproof.data.batch import Batch
+from lagproof.experiments.comparison import read_comparison
 from lagproof.learner.batching import items, micro_batches
 from lagproof.models.layout import layout
 from lagproof.models.loading import load
@@ -66,13 +66,13 @@ class Units:
     changed: Tensor
 
 
-def batches(run: Path) -> Iterator[Scored]:
+def batches(run: lp.Run) -> Iterator[Scored]:
     """The batches of a run that were sampled with the weights of its oldest checkpoint."""
-    checkpoint = min((run / "checkpoints").glob("step-*"))
+    checkpoint = run.checkpoints[0]
     version = int(checkpoint.name.removeprefix("step-"))
     loaded = load(checkpoint)
     cost = row_cost(loaded.model)
-    table = pa.concat_tables([pq.read_table(file) for file in sorted((run / "rollouts").glob("*.parquet"))])
+    table = pa.concat_tables(run.rollouts())
     table = table.filter(pa.array([bool(v) and set(v) == {version} for v in table["version"].to_pylist()]))
     for step in sorted(set(table["step"].to_pylist())):
         part = table.filter(pa.array([row == step for row in table["step"].to_pylist()]))
@@ -165,7 +165,7 @@ def main() -> None:
         for name, adaptive, radius in PAIRS:
             base = lp.objective(name, low=radius, high=radius)
             sat = lp.objective(adaptive, low=radius, high=radius, alpha=0.9)
-            runs = sorted((folder / "cells").glob(f"{name}-lag{lag}-seed*"))
+            runs = [run for run in read_comparison(folder).runs if (run.label, run.lag) == (name, lag)]
             parts = [units(batch, base, sat, name == "gspo") for run in runs for batch in batches(run)]
             what = f"{adaptive} on the {'responses' if name == 'gspo' else 'tokens'} of {name}"
             about = f"radius {radius:g}, {len(runs)} seeds, {len(parts)} batches"

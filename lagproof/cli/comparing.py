@@ -22,6 +22,7 @@ from lagproof.experiments.pool import TRAIN, CellOutcome, View
 from lagproof.experiments.tables import alarms, any_alarm, differences, notes, results
 from lagproof.experiments.worker import Ending, Job
 from lagproof.report import write_comparison
+from lagproof.runs.comparison import ComparisonDir
 
 INTERRUPTED = 130
 
@@ -58,7 +59,7 @@ def compare(
     show(done.comparison.findings, console)
     say(f"report: {write_comparison(done.comparison)}", console)
     for reason, names in done.failures.items():
-        logs = done.out / "logs"
+        logs = ComparisonDir(done.out).logs
         say(f"failed: {', '.join(names)}: {reason} (printed output: {logs})", console, "bold red")
     return 1 if done.failures else 0
 

@@ -13,7 +13,7 @@ from lagproof.config import Config
 from lagproof.data.rows import Row
 from lagproof.errors import ConfigError
 from lagproof.monitor.alarm import Alarm
-from lagproof.runs.run_dir import RunDir
+from lagproof.runs.writer import RunWriter
 
 LINES = 20
 """Lines of steps in a file, besides those of evaluations."""
@@ -31,14 +31,19 @@ def train(config: Path | None, overrides: Sequence[str], resume: Path | None, co
     if resume is None:
         settings = Config.load(config, overrides)
     else:
-        settings = Config(**RunDir.open(resume)[1]).replace(run_dir=str(resume))
+        settings = Config(**RunWriter.open(resume).config()).replace(run_dir=str(resume))
     with display(console) as shown:
         events = Training(shown, settings.steps)
         events.loading(settings.model)
         from lagproof.runtime.train import train as run  # here: seconds, and what is wrong with a key is said by now
 
         result = run(
-            settings, resume=resume is not None, on_step=events.row, on_tokens=events.tokens, on_alarm=events.alarm
+            settings,
+            resume=resume is not None,
+            on_step=events.row,
+            on_tokens=events.tokens,
+            on_alarm=events.alarm,
+            on_note=events.note,
         )
     accuracy = result.metrics.get("eval/accuracy")
     said = "" if accuracy is None else f", accuracy {accuracy:.3f}"
@@ -76,6 +81,9 @@ class Training:
         self._shown.beat(lambda: f"sampling: {self._drawn} tokens of this step so far")
         if self._drawn > 4096 or drawn < 64:  # quick steps need no counter
             self._shown.status(f"sampling {self._drawn} tokens  {self._accuracy}")
+
+    def note(self, text: str) -> None:
+        self._shown.say(text)
 
     def alarm(self, alarm: Alarm) -> None:
         self._shown.say(sentence(alarm), "bold red" if alarm.severity == "red" else "yellow")

@@ -12,7 +12,9 @@ from lagproof.data.tokens import TokenBatch
 from lagproof.dumps.dump import Batch, Dump
 from lagproof.objectives import Objective
 from lagproof.objectives.reduction import Reduction, reduction
-from lagproof.settings.toml import parse_override, read_toml
+from lagproof.runs.files import read_toml
+from lagproof.runs.layout import Layout
+from lagproof.settings.toml import parse_override
 from lagproof.tensors.advantage import ADVANTAGES
 
 
@@ -53,7 +55,7 @@ def parse(text: str) -> Objective:
 
 def baseline_choice(path: Path, name: str | None) -> Choice:
     """The baseline: the run's own objective, for a dump ``grpo``, unless one is named."""
-    file = path / "config.toml"
+    file = Layout(path).config
     if name is None and file.is_file():
         config = read_toml(file)  # every key stands in it, since a run saves what it resolved
         learner, options = config["learner"], dict(config["objective"])

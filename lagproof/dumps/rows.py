@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,8 +17,9 @@ from lagproof.metrics.age import ages
 from lagproof.metrics.balance import balance
 from lagproof.metrics.mismatch import mismatch_metrics
 from lagproof.monitor.thresholds import Thresholds
+from lagproof.runs.layout import Layout
+from lagproof.runs.run import Run
 from lagproof.settings.keys import read
-from lagproof.settings.toml import read_toml
 from lagproof.tensors.advantage import has_zero_variance
 
 
@@ -28,7 +28,7 @@ class Record:
     """A history, whatever it was read from.
 
     Attributes:
-        rows: as in ``metrics.jsonl``, one a batch that was trained or given up.
+        rows: one per batch that was trained or given up.
         alarm: the thresholds it is judged by.
         objective: name of the run's objective, if it is known.
         pooled: metrics over all of it as one, where they can be had exactly (a dump); else empty.
@@ -48,64 +48,34 @@ class Record:
 
 def is_run(path: Path) -> bool:
     """Whether ``path`` is a run directory of ours that has a history."""
-    return path.is_dir() and (path / "metrics.jsonl").is_file()
+    return Layout(path).metrics.is_file()
 
 
 def of_run(path: Path) -> Record:
     """The history of a run directory, also of one that is still running or was killed.
 
     Raises:
-        InputError: a damaged ``metrics.jsonl``, or one without a training step.
+        InputError: damaged rows, or no training step.
     """
-    rows, notes = read_rows(path / "metrics.jsonl")
-    rows = [row for row in rows if row.step > 0 or row.outcome]  # not the evaluation before the first step
-    stopped, unfinished = _ending(path / "result.json")
+    run = Run.open(path)
+    if run.damaged:
+        raise InputError(f"{path}: {'; '.join(run.damaged)}: must be rows of metrics")
+    rows = [row for row in run.history if row.step > 0 or row.outcome]  # not the evaluation before the first step
     tied = sum(row.outcome == "zero_variance" for row in rows)
-    if len(rows) == tied and stopped is None:
+    if len(rows) == tied and run.aborted is None:
         without = f" ({tied} batches had no signal, and made none)" if tied else ""
         raise InputError(f"{path}: no training step is recorded yet{without}: nothing to judge")
-    alarm, objective = Thresholds(), None
+    notes, alarm, objective = list(run.notes), Thresholds(), None
+    if not run.config:
+        notes.insert(0, "its configuration cannot be read: judged by the default thresholds")
     try:
-        config = read_toml(path / "config.toml")
-        alarm, objective = read(Thresholds, config.get("alarm", {}), "alarm"), config.get("objective", {}).get("name")
+        alarm = read(Thresholds, run.config.get("alarm", {}), "alarm")
+        objective = run.config.get("objective", {}).get("name")
     except ConfigError as error:
         notes.append(f"its configuration cannot be read ({error}): judged by the default thresholds")
-    notes += unfinished
-    return Record(rows, alarm, objective, notes=notes, stopped=stopped)
-
-
-def _ending(path: Path) -> tuple[str | None, list[str]]:
-    """Why a run was given up, and what is to be noted of its ``result.json``."""
-    if not path.is_file():
-        return None, ["the run has not finished (it has no result.json)"]
-    try:
-        result = json.loads(path.read_text(encoding="utf-8", errors="replace"))
-        return (None if result["success"] else str(result.get("detail") or result["reason"])), []
-    except (json.JSONDecodeError, TypeError, KeyError):
-        return None, [f"{path.name} cannot be read: the run counts as unfinished"]
-
-
-def read_rows(path: Path) -> tuple[list[Row], list[str]]:
-    """The rows of a ``metrics.jsonl`` and what was noticed; a last line that is cut off is left out.
-
-    Raises:
-        InputError: a line that is no JSON object with a step; names it.
-    """
-    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
-    rows: list[Row] = []
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
-            if not any(rest.strip() for rest in lines[number:]):  # the last one: it was being written
-                return rows, [f"{path.name}: the last line ({number}) is cut off and was left out"]
-            raise InputError(f"{path}: line {number} is not JSON: {error}") from None
-        if not isinstance(row, dict) or not isinstance(row.get("step"), int):
-            raise InputError(f"{path}: line {number} has no step: must be a row of metrics")
-        rows.append(Row.parse(row))
-    return rows, []
+    if not run.layout.result.is_file():
+        notes.append(f"the run has not finished (it has no {run.layout.result.name})")
+    return Record(rows, alarm, objective, notes=notes, stopped=run.aborted)
 
 
 def of_dump(dump: Dump, alarm: Thresholds) -> Record:

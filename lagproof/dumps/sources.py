@@ -18,6 +18,8 @@ import pyarrow.parquet as pq
 
 from lagproof.dumps.columns import resolve
 from lagproof.errors import InputError
+from lagproof.runs.evaluation import is_evaluation
+from lagproof.runs.layout import Layout
 
 PARQUET = (".parquet", ".pq")
 JSONL = (".jsonl", ".ndjson", ".json")
@@ -56,11 +58,12 @@ def files(path: Path) -> list[Path]:
         return [path]
     if not path.exists():
         raise InputError(f"{path}: no such file or directory")
-    if (path / "result.json").is_file() and not (path / "config.toml").is_file():
+    if is_evaluation(path):
         raise InputError(
             f"{path}: holds an evaluation, which has no log-probabilities; give a run directory, or a dump of rollouts"
         )
-    folder = path / "rollouts" if (path / "rollouts").is_dir() else path
+    rollouts = Layout(path).rollouts
+    folder = rollouts if rollouts.is_dir() else path
     for suffixes in (PARQUET, JSONL):
         found = [p for p in folder.iterdir() if p.suffix in suffixes and not p.name.startswith(".")]
         if found:

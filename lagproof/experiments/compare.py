@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,11 +10,11 @@ from pathlib import Path
 from lagproof.errors import ConfigError
 from lagproof.experiments import grid as grids
 from lagproof.experiments import tables
-from lagproof.experiments.comparison import Comparison, cell_dir, open_or_create, read_comparison
-from lagproof.experiments.grid import Cell, Grid
+from lagproof.experiments.comparison import Comparison, open_or_create, read_comparison
+from lagproof.experiments.grid import Grid
 from lagproof.experiments.pool import TRAIN, Watch, run_jobs, unwatched
 from lagproof.experiments.worker import Ending, Job
-from lagproof.runs.layout import is_run
+from lagproof.runs.comparison import ComparisonDir
 
 
 @dataclass(frozen=True)
@@ -67,11 +66,11 @@ def compare(
     open_or_create(out, grid)
     todo = _todo(grid, out)
     with watch(todo, len(grid.cells())) as view:
-        outcomes = run_jobs(todo, jobs or cores(), out / "logs", view, train) if todo else []
+        outcomes = run_jobs(todo, jobs or cores(), ComparisonDir(out).logs, view, train) if todo else []
     if sum(outcome.ending is not Ending.INTERRUPTED for outcome in outcomes) < len(todo):
         return Compared(out, None, {})
     comparison = read_comparison(out)
-    tables.save(comparison, out / "table.json")
+    tables.save(comparison)
     failures: dict[str, list[str]] = {}
     for outcome in outcomes:
         if outcome.ending is Ending.FAILED:
@@ -89,15 +88,10 @@ def cores() -> int:
 
 def _todo(grid: Grid, out: Path) -> list[Job]:
     """The cells without a result, those that were interrupted first."""
+    where = ComparisonDir(out)
     unfinished = read_comparison(out).unfinished
-    started = [cell for cell in unfinished if is_run(cell_dir(out, cell))]
+    started = [cell for cell in unfinished if where.has_run(cell.name)]
     fresh = [cell for cell in unfinished if cell not in started]
-    return [_job(grid, out, cell) for cell in [*started, *fresh]]
-
-
-def _job(grid: Grid, out: Path, cell: Cell) -> Job:
-    where = cell_dir(out, cell)
-    resume = is_run(where)
-    if not resume and where.is_dir() and not any(p.is_file() for p in where.rglob("*")):
-        shutil.rmtree(where)  # killed before its first file: empty folders, nothing to continue
-    return Job(cell.name, grid.config(cell, where), resume)
+    for cell in fresh:
+        where.clear(cell.name)
+    return [Job(cell.name, grid.config(cell, where.cell(cell.name)), cell in started) for cell in [*started, *fresh]]

@@ -1,4 +1,4 @@
-"""The directory of a comparison: ``compare.toml``, ``cells/<label>-lag<k>-seed<s>/``, ``logs/``, ``table.json``."""
+"""A comparison read back: its grid, its runs, and what they say so far."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ from lagproof.errors import RunDirError
 from lagproof.experiments.claims import Claim, Judged, judge
 from lagproof.experiments.grid import Cell, Grid, from_tree
 from lagproof.experiments.statistics import CellSummary, PairedDifference, RunSummary, over_seeds, paired, summarise
+from lagproof.runs.comparison import ComparisonDir
 from lagproof.runs.lags import rank
-from lagproof.runs.layout import is_run
 from lagproof.runs.run import Run
-from lagproof.settings.toml import read_toml
 
-GRID_FILE = "compare.toml"
 MAX_NAMED = 4
 """Differing keys that a message lists."""
 
@@ -93,27 +91,25 @@ def find(
 
 def cell_dir(out: Path, cell: Cell) -> Path:
     """The run directory of a cell."""
-    return out / "cells" / cell.name
+    return ComparisonDir(out).cell(cell.name)
 
 
 def is_comparison(path: Path) -> bool:
     """Whether a directory holds a comparison."""
-    return (path / GRID_FILE).is_file()
+    return ComparisonDir(path).exists
 
 
 def read_comparison(path: Path) -> Comparison:
     """Read a comparison with the runs that have started.
 
     Raises:
-        RunDirError: no comparison there.
-        ConfigError: its ``compare.toml`` cannot be read.
+        RunDirError: no comparison there, or one that cannot be read.
+        ConfigError: its grid is not allowed.
     """
-    if not is_comparison(path):
-        raise RunDirError(f"{path}: is not a comparison (it has no {GRID_FILE}); check the path")
-    grid = from_tree(read_toml(path / GRID_FILE), path.name)
-    dirs = [(cell, cell_dir(path, cell)) for cell in grid.cells()]
-    runs = [Run.open(where, cell.entry.label) for cell, where in dirs if is_run(where)]
-    return Comparison(path, grid, tuple(runs))
+    where = ComparisonDir(path)
+    grid = from_tree(where.read_grid(), path.name)
+    cells = [cell for cell in grid.cells() if where.has_run(cell.name)]
+    return Comparison(path, grid, tuple(Run.open(where.cell(cell.name), cell.entry.label) for cell in cells))
 
 
 def open_or_create(out: Path, grid: Grid) -> None:
@@ -124,27 +120,16 @@ def open_or_create(out: Path, grid: Grid) -> None:
     Raises:
         RunDirError: it holds something else, or a comparison of a different grid, or cannot be written.
     """
-    if is_comparison(out):
-        before = from_tree(read_toml(out / GRID_FILE), grid.name)
-        _check_same(out, before, grid)
-        kept = replace(grid, command=before.command)
-        if kept != before:
-            _write(out, kept)
+    where = ComparisonDir(out)
+    if not where.exists:
+        where.check_free()
+        where.write_grid(grid.to_toml())
         return
-    if out.exists() and (not out.is_dir() or any(p.is_file() and p.name[0] != "." for p in out.rglob("*"))):
-        raise RunDirError(f"{out}: exists already and is not a comparison; choose another directory with --out")
-    _write(out, grid)
-
-
-def _write(out: Path, grid: Grid) -> None:
-    try:
-        (out / "cells").mkdir(parents=True, exist_ok=True)
-        (out / "logs").mkdir(exist_ok=True)
-        beside = out / f".{GRID_FILE}.tmp"
-        beside.write_text(grid.to_toml(), encoding="utf-8")
-        beside.replace(out / GRID_FILE)
-    except OSError as error:
-        raise RunDirError(f"{out}: cannot be written: {error.strerror or error}; choose another with --out") from error
+    before = from_tree(where.read_grid(), grid.name)
+    _check_same(where, before, grid)
+    kept = replace(grid, command=before.command)
+    if kept != before:
+        where.write_grid(kept.to_toml())
 
 
 def pooled(runs: Sequence[Run]) -> list[Run]:
@@ -157,13 +142,13 @@ def pooled(runs: Sequence[Run]) -> list[Run]:
     return sorted(named, key=lambda run: rank(run.lag))
 
 
-def _check_same(out: Path, before: Grid, grid: Grid) -> None:
+def _check_same(where: ComparisonDir, before: Grid, grid: Grid) -> None:
     changed = grid.differences(before)
     if changed:
         shown = ", ".join(changed[:MAX_NAMED]) + (
             f" and {len(changed) - MAX_NAMED} more" if changed[MAX_NAMED:] else ""
         )
         raise RunDirError(
-            f"{out}: holds a comparison of a different grid (differs in {shown}); "
-            f"choose another directory with --out, or run {out / GRID_FILE} to continue that one"
+            f"{where.path}: holds a comparison of a different grid (differs in {shown}); "
+            f"choose another directory with --out, or run {where.grid_file} to continue that one"
         )

@@ -1,10 +1,9 @@
-"""The tables of a comparison for people, and the file of every number for machines (``table.json``)."""
+"""The tables of a comparison for people, and the file of every number for machines."""
 
 from __future__ import annotations
 
 import dataclasses
 import importlib.metadata
-import json
 import os
 import platform
 import statistics
@@ -14,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from lagproof.data.table import NOTHING, Column, Style, Table, TableCell, TableRow, Value
-from lagproof.errors import RunDirError
 from lagproof.evaluation.statistics import CONFIDENCE, CONFIRMING_SEEDS
 from lagproof.experiments.claims import RULE
 from lagproof.experiments.comparison import Comparison, Findings
 from lagproof.experiments.statistics import COLLAPSE_RULE, CellSummary, Estimate, PairedDifference
+from lagproof.runs.comparison import ComparisonDir
 from lagproof.runs.lags import describe, in_order
 
 ACCURACY, MISMATCH = "Accuracy", "Mismatch and scales"
@@ -49,7 +48,7 @@ DIFFERENCES = {
     "d_bar": Column("d_bar", format="+.4f", help="mean |log-ratio| (d_bar), nats"),
     "k3": Column("k3", format="+.4f", help="k3 estimate of KL(sampler, policy), nats", detail=True),
 }
-"""The same for paired differences; ``table.json`` holds those of every number."""
+"""The same for paired differences; the file holds those of every number."""
 
 
 def results(cells: Sequence[CellSummary]) -> Table:
@@ -170,26 +169,21 @@ def notes(findings: Findings) -> list[str]:
     return out
 
 
-def save(comparison: Comparison, path: Path) -> None:
-    """Write every number, those of single runs included.
+def save(comparison: Comparison) -> Path:
+    """Write every number, those of single runs included; the file.
 
     Raises:
         RunDirError: the file cannot be written.
     """
-    findings = comparison.findings
-    content = {
-        "title": comparison.grid.title,
-        "command": comparison.grid.command,
-        "machine": machine(),
-        "collapse_rule": COLLAPSE_RULE,
-        **dataclasses.asdict(findings),
-    }
-    try:
-        beside = path.with_name(f".{path.name}.tmp")
-        beside.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-        beside.replace(path)
-    except OSError as error:
-        raise RunDirError(f"{path}: cannot be written: {error.strerror or error}") from error
+    return ComparisonDir(comparison.path).write_table(
+        {
+            "title": comparison.grid.title,
+            "command": comparison.grid.command,
+            "machine": machine(),
+            "collapse_rule": COLLAPSE_RULE,
+            **dataclasses.asdict(comparison.findings),
+        }
+    )
 
 
 def machine() -> dict[str, Any]:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
-from lagproof.errors import InputError, RunDirError
+from lagproof.errors import InputError
 from lagproof.grading.extract import Form
 from lagproof.grading.grader import Grader
 from lagproof.grading.pool import Limits
 from lagproof.grading.rows import Row, at, file_rows, has
+from lagproof.runs.files import replacing, writing
 
 _BATCH = 32
 
@@ -60,17 +59,10 @@ def grade_file(
             _write(graded, path_out, on_progress)
         else:
             file = Path(path_out)
-            temporary = file.with_name(file.name + ".tmp")
-            try:
+            with writing(file):
                 file.parent.mkdir(parents=True, exist_ok=True)
-                with temporary.open("w", encoding="utf-8") as stream:
+                with replacing(file) as beside, beside.open("w", encoding="utf-8") as stream:
                     _write(graded, stream, on_progress)
-                os.replace(temporary, file)
-            except OSError as error:
-                raise RunDirError(f"{file}: cannot be written: {error}") from error
-            finally:
-                with suppress(OSError):
-                    temporary.unlink()
         return grader.counts
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from lagproof.data.table import Style
 from lagproof.experiments import tables
 from lagproof.experiments.claims import ClaimVerdict, Judged
-from lagproof.experiments.comparison import GRID_FILE, Comparison, Findings, find
+from lagproof.experiments.comparison import Comparison, Findings, find
 from lagproof.experiments.statistics import CellSummary, verdicts
 from lagproof.monitor.alarm import Alarm, Severity
 from lagproof.report import charts, colours
@@ -28,6 +28,7 @@ from lagproof.report.figures import (
 )
 from lagproof.report.page import Alarms, Claims, Figure, JudgedClaim, Numbers, Page, Panel, Section
 from lagproof.report.series import Curves, curves
+from lagproof.runs.comparison import ComparisonDir
 from lagproof.runs.lags import LagName, in_order
 from lagproof.runs.run import Run
 
@@ -43,14 +44,15 @@ def of_comparison(comparison: Comparison, command: str | None = None) -> Page:
     entries = grid.entries
     keys = colours.assign([e.label for e in entries], [e.name for e in entries])
     lead = f"{len(entries)} objectives × lags {listed(in_order(lag.lag for lag in grid.lags))}, {_seeds(comparison)}. "
-    again = shlex.join(["lagproof", "compare", str(comparison.path / GRID_FILE), "--out", str(comparison.path)])
+    grid_file = ComparisonDir(comparison.path).grid_file
+    again = shlex.join(["lagproof", "compare", str(grid_file), "--out", str(comparison.path)])
     return _page(
         title=grid.title,
         lead=lead + setting(grid.tree()),
         runs=comparison.runs,
         findings=comparison.findings,
         keys=keys,
-        files=[("Configuration (compare.toml)", grid.to_toml())],
+        files=[(f"Configuration ({grid_file.name})", grid.to_toml())],
         command=command or grid.command or again,
     )
 

@@ -98,8 +98,8 @@ def of_run(run: Run, title: str | None = None, command: str | None = None) -> Pa
         verdict=[("", sentence) for sentence in verdict],
         bad=bad,
         sections=[*alarms, *figures],
-        files=[("Configuration (config.toml)", toml(run.config))],
-        command=command or shlex.join(["lagproof", "train", str(run.path / "config.toml")]),
+        files=[(f"Configuration ({run.layout.config.name})", toml(run.config))],
+        command=command or shlex.join(["lagproof", "train", str(run.layout.config)]),
         problems=[*run.notes, *problems],
     )
 

@@ -52,13 +52,14 @@ class ComparisonDir:
         return self.path / "cells" / name
 
     def has_run(self, name: str) -> bool:
-        """Whether a cell has started; empty folders, of a process that was killed before its first file, go."""
+        """Whether a cell has started."""
+        return is_run(self.cell(name))
+
+    def clear(self, name: str) -> None:
+        """Take away empty folders of a cell, of a process that was killed before its first file."""
         where = self.cell(name)
-        if is_run(where):
-            return True
         if where.is_dir() and not any(p.is_file() for p in where.rglob("*")):
             shutil.rmtree(where)
-        return False
 
     def read_grid(self) -> dict[str, Any]:
         """The tables of the grid.

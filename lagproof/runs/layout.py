@@ -69,6 +69,9 @@ class Layout:
         """The file whose last step this is."""
         return self.rollouts / f"step-{step:06d}.parquet"
 
+    def checkpoint_of(self, step: int) -> Path:
+        return self.checkpoints / f"step-{step:06d}"
+
     def saved(self) -> list[Path]:
         """Complete-looking checkpoints, oldest first."""
         return sorted(p for p in self.checkpoints.glob("step-*") if p.is_dir())

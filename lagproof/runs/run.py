@@ -95,6 +95,11 @@ class Run:
         result = _result(layout, notes)
         return cls(layout.path, config, rows, alarms, result, tuple(notes), damaged, name)
 
+    @property
+    def layout(self) -> Layout:
+        """Where its files lie."""
+        return Layout(self.path)
+
     @cached_property
     def rows(self) -> tuple[Row, ...]:
         """The row of each step, in order; step 0 is the evaluation before training."""
@@ -166,7 +171,7 @@ class Run:
     @property
     def checkpoints(self) -> list[Path]:
         """Complete-looking checkpoints, oldest first; each is a Hugging Face folder."""
-        return Layout(self.path).saved()
+        return self.layout.saved()
 
     def rollouts(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
         """Trained responses, one row a response, file by file in the order of their steps; see ``rollouts.py``.
@@ -179,7 +184,7 @@ class Run:
         """
         import pyarrow.parquet as pq
 
-        for file in Layout(self.path).rollout_files():
+        for file in self.layout.rollout_files():
             with reading(file), pq.ParquetFile(file) as parquet:
                 names = parquet.schema_arrow.names
                 yield parquet.read(columns=[name for name in names if columns is None or name in columns])
@@ -205,7 +210,7 @@ class Run:
         return found
 
     def _no_configuration(self, error: Exception) -> RunDirError:
-        return RunDirError(f"{Layout(self.path).config}: is not a run's configuration: {error!r}")
+        return RunDirError(f"{self.layout.config}: is not a run's configuration: {error!r}")
 
 
 def _rows(lines: Lines, file: str, notes: list[str]) -> tuple[tuple[Row, ...], tuple[str, ...]]:

@@ -20,10 +20,11 @@ from lagproof.learner.probe import probe
 from lagproof.learner.step import Learner
 from lagproof.metrics.responses import by_task, reasons, responses
 from lagproof.models.loading import Loaded, encode
+from lagproof.models.loading import save as save_model
 from lagproof.monitor.alarm import Alarm, Monitor
 from lagproof.rollout.engine import Engine, Request, Sampling
-from lagproof.runs.run_dir import RunDir
-from lagproof.runtime import checkpoint
+from lagproof.runs import checkpoints
+from lagproof.runs.writer import RunWriter
 from lagproof.runtime.publication import MemoryChannel
 from lagproof.runtime.schedule import (
     Begin,
@@ -69,13 +70,13 @@ class InlineRun:
         config: resolved.
         parts: see :class:`Components`.
         scheduler: new or restored.
-        run_dir: where rows, rollouts and checkpoints go.
+        writer: where rows, rollouts and checkpoints go.
         held: groups by ticket, of a restored run.
         kept: weights of versions in flight, of a restored run.
         monitor: has seen the rows that are written already.
         interrupted: asked between two steps; when true the run saves everything and raises.
-        on_row: told every row of metrics.
-        on_alarm: told every alarm that a row makes ring.
+        on_row: called with every row of metrics.
+        on_alarm: called with every alarm that a row makes fire.
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class InlineRun:
         config: Config,
         parts: Components,
         scheduler: Scheduler,
-        run_dir: RunDir,
+        writer: RunWriter,
         *,
         held: Mapping[int, Group] | None = None,
         kept: Mapping[int, Weights] | None = None,
@@ -92,7 +93,7 @@ class InlineRun:
         on_row: Callable[[Row], None] = lambda row: None,
         on_alarm: Callable[[Alarm], None] = lambda alarm: None,
     ) -> None:
-        self._config, self._parts, self._scheduler, self._dir = config, parts, scheduler, run_dir
+        self._config, self._parts, self._scheduler, self._writer = config, parts, scheduler, writer
         self._held: dict[int, Group] = dict(held or {})
         self._kept: dict[int, Weights] = dict(kept or {})
         self._keep()
@@ -143,19 +144,24 @@ class InlineRun:
         version = self._scheduler.version
         if self._saved == version:
             return
-        self._dir.flush(version)
+        self._writer.flush(version)
         published, weights = self._parts.channel.fetch()
-        state = checkpoint.State(
+        state = checkpoints.State(
             version=version,
             schedule=self._scheduler.snapshot(),
             held={ticket: self._held[ticket] for ticket in self._scheduler.held},
             optimizer=self._parts.learner.optimizer.state_dict(),
             sampler=None if published == version else weights,
             kept={v: weights for v, weights in self._kept.items() if v != published},
-            metrics_bytes=self._dir.metrics.stat().st_size if self._dir.metrics.exists() else 0,
+            metrics_bytes=self._writer.metrics_bytes,
         )
         loaded = self._parts.loaded
-        checkpoint.save(self._dir.checkpoints, state, loaded.model, loaded.tokenizer, self._config.save.keep)
+        checkpoints.save(
+            self._writer.layout,
+            state,
+            lambda folder: save_model(folder, loaded.model, loaded.tokenizer),
+            self._config.save.keep,
+        )
         self._saved = version
 
     def _between_steps(self) -> None:
@@ -163,7 +169,7 @@ class InlineRun:
         if self._interrupted():
             self.save()
             raise InterruptedRunError(
-                f"stopped after step {version} of {self._config.steps}; continue with --resume {self._dir.path}"
+                f"stopped after step {version} of {self._config.steps}; continue with --resume {self._writer.path}"
             )
         if version and version % self._config.save.every == 0:
             self.save()
@@ -214,7 +220,7 @@ class InlineRun:
         found = values(result.metrics | responses(batch.samples) | reasons(batch.samples) | by_task(batch.groups))
         if result.outcome is StepOutcome.TRAINED:
             if self._config.save.rollouts:
-                self._dir.record(batch, step)
+                self._writer.record(batch, step)
             found |= self._probe(batch, step)
             if self._is_evaluated(step):
                 found |= self._evaluate()
@@ -263,10 +269,10 @@ class InlineRun:
 
     def _write(self, row: Row, num_tokens: int) -> None:
         full = replace(row, values={**row.values, **self._watch.read(num_tokens)})
-        self._dir.append(full)
+        self._writer.append(full)
         self._on_row(full)
         for alarm in self._monitor.observe(full):
-            self._dir.alarm(alarm)
+            self._writer.alarm(alarm)
             self._on_alarm(alarm)
 
 

@@ -22,11 +22,12 @@ from lagproof.monitor.alarm import Alarm, Monitor
 from lagproof.objectives.reduction import reduction
 from lagproof.rollout.engine import Sampling
 from lagproof.rollout.hf import HFEngine
-from lagproof.runs.run_dir import RunDir
-from lagproof.runtime import checkpoint
+from lagproof.runs import checkpoints
+from lagproof.runs.run import Result
+from lagproof.runs.writer import RunWriter, check_free
 from lagproof.runtime.inline import Components, InlineRun
 from lagproof.runtime.interrupt import interruptible
-from lagproof.runtime.outcome import Result, finish, finished
+from lagproof.runtime.outcome import finish, finished
 from lagproof.runtime.publication import MemoryChannel
 from lagproof.runtime.schedule import Admission, Limits, Periodic, Plan, Scheduler, Threshold
 from lagproof.settings.models import Named
@@ -41,6 +42,7 @@ def train(
     on_step: Callable[[Row], None] | None = None,
     on_tokens: Callable[[int], None] | None = None,
     on_alarm: Callable[[Alarm], None] | None = None,
+    on_note: Callable[[str], None] | None = None,
 ) -> Result:
     """Run ``config``.
 
@@ -49,39 +51,41 @@ def train(
     Args:
         config: the run. With ``resume`` it must be the one in ``run_dir``, but for what is saved.
         resume: go on in ``config.run_dir``; starts over where it has no checkpoint yet.
-        on_step: told each row of ``metrics.jsonl`` as it is written.
-        on_tokens: told how many tokens were just sampled, for showing progress within a step of a slow model.
-        on_alarm: told each alarm of ``alarms.jsonl`` as it rings.
+        on_step: called with each row of metrics as it is written.
+        on_tokens: called with how many tokens were just sampled, for showing progress within a step of a slow model.
+        on_alarm: called with each alarm as it fires.
+        on_note: called with what a person should know, such as a damaged checkpoint; the run keeps it too.
 
     Raises:
         UsageError: the configuration, the task, the model or the directory cannot be used.
         CheckpointError: no checkpoint of the run can be read.
-        RunStoppedError: the run cannot go on, with the reason; ``result.json`` holds it too.
+        RunStoppedError: the run cannot go on, with the reason; the run keeps it too.
         InterruptedRunError: asked to stop; everything is saved.
     """
     config = resolve(config)
-    run_dir = _reopen(config) if resume else None
-    if run_dir is None:
-        RunDir.check_free(config.run_dir)
-    elif (ended := finished(run_dir.path)) is not None:
+    path, note = Path(config.run_dir), on_note or _ignore
+    writer = _reopen(config, note) if resume else None
+    if writer is None:
+        check_free(path)
+    elif (ended := finished(path)) is not None:
         return ended
     with ExitStack() as held:
-        if run_dir is not None:
-            held.enter_context(run_dir.locked())
+        if writer is not None:
+            held.enter_context(writer.locked())
         task = held.enter_context(closing(tasks.build(config.task.name, config.task.options, config.seed)))
         _check_data(config, task)
-        if run_dir is not None:
-            run_dir.check_data(task.data)
-        saved = None if run_dir is None else _newest(run_dir)
+        if writer is not None:
+            writer.check_data(task.data)
+        saved = None if writer is None else _newest(writer)
         loaded = load(config.model if saved is None else saved)
         _check_prompts(config, task, loaded)
-        if run_dir is None:
-            run_dir = RunDir.create(config.run_dir, config.to_dict(), task.data)
-            held.enter_context(run_dir.locked())
+        if writer is None:
+            writer = RunWriter.create(path, config.to_dict(), task.data, note)
+            held.enter_context(writer.locked())
         interrupted = held.enter_context(interruptible())
         observers = Observers(interrupted, on_step or _ignore, on_tokens or _ignore, on_alarm or _ignore)
-        stop = _join(config, task, loaded, run_dir, saved, observers).run()
-    return finish(config, run_dir, stop)
+        stop = _join(config, task, loaded, writer, saved, observers).run()
+    return finish(config, writer, stop)
 
 
 def resolve(config: Config) -> Config:
@@ -127,9 +131,9 @@ def _ignore(what: object) -> None:
 
 
 def _join(
-    config: Config, task: Task, loaded: Loaded, run_dir: RunDir, saved: Path | None, observers: Observers
+    config: Config, task: Task, loaded: Loaded, writer: RunWriter, saved: Path | None, observers: Observers
 ) -> InlineRun:
-    state = None if saved is None else checkpoint.load_state(saved)
+    state = None if saved is None else checkpoints.load_state(saved)
     plan = _plan(config, task)
     scheduler = Scheduler(plan) if state is None else Scheduler.restore(plan, state.schedule)
     learner = Learner(loaded.model, _recipe(config), 0 if state is None else state.version)
@@ -142,15 +146,15 @@ def _join(
     engine.load(*channel.fetch())
     if state is not None:
         learner.optimizer.load_state_dict(dict(state.optimizer))
-        run_dir.rewind(state.version, state.metrics_bytes)
+        writer.rewind(state.version, state.metrics_bytes)
     parts = Components(task, loaded, learner, engine, _evaluator(config, task, loaded, observers.on_tokens), channel)
     monitor = Monitor(config.alarm)
-    run_dir.replay(monitor)
+    writer.replay(monitor.observe)
     return InlineRun(
         config,
         parts,
         scheduler,
-        run_dir,
+        writer,
         held=None if state is None else state.held,
         kept=None if state is None else state.kept,
         monitor=monitor,
@@ -211,35 +215,35 @@ def _check_prompts(config: Config, task: Task, loaded: Loaded) -> None:
         encode(loaded, task.eval_problem(0).prompt)
 
 
-def _reopen(config: Config) -> RunDir:
+def _reopen(config: Config, on_note: Callable[[str], None]) -> RunWriter:
     """The directory to go on in, begun with the same configuration."""
     path = Path(config.run_dir)
-    run_dir, before = RunDir.open(path)
-    differing = _differences(Config(**before).to_dict(), config.to_dict())
+    writer = RunWriter.open(path, on_note)
+    differing = _differences(Config(**writer.config()).to_dict(), config.to_dict())
     if differing:
         raise RunDirError(
             f"--resume {path}: it was begun with other values of {', '.join(differing)}; "
-            "a run goes on as it began: leave them, or start a new run_dir"
+            "a run resumes as it began: leave them, or start a new run_dir"
         )
-    return run_dir
+    return writer
 
 
-def _newest(run_dir: RunDir) -> Path | None:
+def _newest(writer: RunWriter) -> Path | None:
     """The newest checkpoint that can be read; without any the run starts over."""
-    found = checkpoint.checkpoints(run_dir.checkpoints)
+    found = writer.layout.saved()
     problems: list[str] = []
     for candidate in reversed(found):
         try:
-            checkpoint.verify(candidate)
+            checkpoints.verify(candidate)
         except CheckpointError as error:
             problems.append(str(error))
             continue
         for problem in problems:
-            run_dir.note(f"{problem}; going on from {candidate.name}")
+            writer.note(f"{problem}; resuming from {candidate.name}")
         return candidate
     if problems:
         raise CheckpointError("; ".join(problems) + "; no earlier checkpoint is left: start a new run_dir")
-    run_dir.rewind(0, 0)
+    writer.rewind(0, 0)
     return None
 
 

@@ -14,7 +14,6 @@ import lagproof as lp
 from lagproof.cli.diagnosing import run_doctor
 from lagproof.config import AlarmConfig, Config
 from lagproof.dumps.doctor import Status, diagnose
-from lagproof.dumps.rows import read_rows
 from lagproof.errors import InputError
 
 QUIET = {
@@ -106,7 +105,7 @@ def test_a_run_that_is_cut_off_in_the_middle_of_a_line(tmp_path):
     path = run_dir(tmp_path / "run", healthy(), tail='{"step": 21, "d_bar": 0.0')
     verdict = diagnose(path)
     assert verdict.status is Status.HEALTHY and verdict.steps == 20
-    assert any("the last line (22) is cut off" in note for note in verdict.notes)
+    assert any("the last line (22) is truncated" in note for note in verdict.notes)
     assert any("has not finished" in note for note in verdict.notes)
 
 
@@ -115,7 +114,7 @@ def test_a_cut_line_with_a_newline_behind_it(tmp_path):
         path = run_dir(tmp_path / f"run{number}", healthy(), tail='{"step": 21, "d_bar": 0.0' + end, result=FINISHED)
         verdict = diagnose(path)
         assert (verdict.steps, verdict.exit_code) == (20, 0)
-        assert verdict.notes == ["metrics.jsonl: the last line (22) is cut off and was left out"]
+        assert verdict.notes == ["metrics.jsonl: the last line (22) is truncated and was left out"]
 
 
 def test_a_result_that_cannot_be_read_is_noted(tmp_path):
@@ -132,8 +131,8 @@ def test_a_damaged_line_in_the_middle_is_no_cut(tmp_path):
     with pytest.raises(InputError, match="line 6 is not JSON"):
         diagnose(path)
     (path / "metrics.jsonl").write_text("[1]\n")
-    with pytest.raises(InputError, match="line 1 has no step"):
-        read_rows(path / "metrics.jsonl")
+    with pytest.raises(InputError, match="line 1 is not a JSON object"):
+        diagnose(path)
 
 
 @pytest.mark.parametrize("rows", [[], healthy(0)])

@@ -187,7 +187,7 @@ def test_they_are_printed_and_saved(tmp_path: Path) -> None:
         x.rstrip() for x in lines
     ]
     assert max(map(len, lines)) <= 80
-    save(comparison, tmp_path / "table.json")
+    assert save(comparison) == tmp_path / "table.json"
     (found,) = json.loads((tmp_path / "table.json").read_text())["claims"]
     assert found["verdict"] == "holds" and found["claim"]["text"] == "It falls"
     assert found["parts"][0]["value"] == 1.0 and found["parts"][0]["seeds"] == 2

@@ -32,7 +32,7 @@ from lagproof.errors import (
     RunStoppedError,
     UnknownNameError,
 )
-from lagproof.runs import run_dir as run_dir_module
+from lagproof.runs import writer as writer_module
 from lagproof.runtime import train as train_module
 from lagproof.runtime.schedule import Periodic, ages
 from lagproof.runtime.train import train
@@ -286,10 +286,12 @@ class TestResume:
         return path
 
     @pytest.mark.parametrize("file", ["model.safetensors", "run/optimizer.pt", "run/state.json", "run/manifest.json"])
-    def test_a_truncated_checkpoint_is_named_and_the_one_before_is_used(self, file, reference, tmp_path, capfd):
+    def test_a_truncated_checkpoint_is_named_and_the_one_before_is_used(self, file, reference, tmp_path):
         path = self.damaged(reference, tmp_path, f"step-000010/{file}")
-        train(config(path, "objective.name=sat-grpo"), resume=True)
-        assert "step-000010" in capfd.readouterr().err
+        notes = []
+        train(config(path, "objective.name=sat-grpo"), resume=True, on_note=notes.append)
+        (note,) = notes
+        assert "step-000010" in note and (path / "notes.txt").read_text() == f"{note}\n"
         assert_same_run(path, reference)
 
     def test_no_readable_checkpoint_is_an_error(self, reference, tmp_path):
@@ -317,16 +319,16 @@ class TestTrouble:
 
     def test_a_full_disk_is_reported_and_the_run_goes_on_later(self, reference, tmp_path, monkeypatch):
         path = tmp_path / "r"
-        append = run_dir_module.RunDir.append
+        append = writer_module.RunWriter.append
 
         def full(self, row):
             if row.step == 6:
-                with run_dir_module.writing(self.metrics):
+                with writer_module.writing(self.layout.metrics, writer_module.KEPT):
                     raise OSError(errno.ENOSPC, "No space left on device")
             append(self, row)
 
         with monkeypatch.context() as patch:
-            patch.setattr(run_dir_module.RunDir, "append", full)
+            patch.setattr(writer_module.RunWriter, "append", full)
             with pytest.raises(RunDirError, match=r"No space left on device.*--resume"):
                 train(config(path, "objective.name=sat-grpo"))
         train(config(path, "objective.name=sat-grpo"), resume=True)
@@ -335,7 +337,7 @@ class TestTrouble:
     @pytest.mark.parametrize("write", ["model", "optimizer"])
     def test_a_disk_that_fills_up_in_a_checkpoint_is_reported_too(self, write, tmp_path, monkeypatch):
         """What safetensors and torch say of a full disk is not an OSError."""
-        from lagproof.runtime import checkpoint
+        from lagproof.runtime import inline
 
         def full(*args):
             raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
@@ -344,7 +346,7 @@ class TestTrouble:
             raise OSError(errno.ENOSPC, "No space left on device")
 
         if write == "model":
-            monkeypatch.setattr(checkpoint, "save_model", full)
+            monkeypatch.setattr(inline, "save_model", full)
         else:
             monkeypatch.setattr(Path, "write_bytes", full_device)
         with pytest.raises(RunDirError, match=r"No space left on device.*--resume"):

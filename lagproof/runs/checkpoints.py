@@ -1,33 +1,43 @@
+# pyright: basic, reportMissingTypeStubs=false
+# pyarrow has no types of its own
 """A run's whole state on disk: weights, optimiser, schedule, buffered samples. There is no random state to keep.
 
-A checkpoint is a plain Hugging Face folder (``AutoModelForCausalLM.from_pretrained`` reads it) with a folder ``run/``
-beside the weights. It is written under another name and renamed when complete; a manifest holds the size and the
-SHA-256 of every file, so that one that was cut short or damaged is noticed.
+::
+
+    step-000040/                       a plain Hugging Face folder: ``AutoModelForCausalLM.from_pretrained`` reads it
+    step-000040/run/manifest.json      size and SHA-256 of every file
+    step-000040/run/state.json         the schedule, and how much of the rows was written
+    step-000040/run/held.parquet       responses that are sampled and not yet trained, see ``rollouts.py``
+    step-000040/run/optimizer.pt
+    step-000040/run/sampler.safetensors, kept-000032.safetensors   weights of earlier versions
+
+It is written under another name and renamed when complete; by the manifest one that is truncated or damaged is
+noticed.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from lagproof.data.batch import Batch
 from lagproof.data.samples import Group
 from lagproof.errors import CheckpointError
-from lagproof.models.loading import save as save_model
-from lagproof.runs import rollouts as record
-from lagproof.runs.run_dir import write_parquet, writing
+from lagproof.runs import rollouts
+from lagproof.runs.files import read_json, write_parquet, writing
+from lagproof.runs.layout import Layout
+from lagproof.runs.writer import KEPT
 
 MANIFEST = "run/manifest.json"
 
@@ -55,33 +65,46 @@ class State:
     metrics_bytes: int
 
 
-def save(folder: Path, state: State, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, keep: int) -> Path:
-    """Write ``folder/step-000040`` and remove all but the newest ``keep`` checkpoints.
+def save(layout: Layout, state: State, save_model: Callable[[Path], None], keep: int) -> Path:
+    """Write the checkpoint of this step, and remove all but the newest ``keep``.
+
+    Args:
+        layout: of the run.
+        state: all but the newest weights.
+        save_model: writes these, with the tokenizer, as a Hugging Face folder.
+        keep: checkpoints that stay.
 
     Raises:
         RunDirError: it could not be written; the checkpoints that exist are untouched.
     """
-    path = folder / f"step-{state.version:06d}"
-    beside = folder / f".{path.name}.tmp"
-    with writing(path):
+    path = layout.checkpoint_of(state.version)
+    beside = path.with_name(f".{path.name}.tmp")
+    with writing(path, KEPT):
         try:
             shutil.rmtree(beside, ignore_errors=True)
             (beside / "run").mkdir(parents=True)
-            save_model(beside, model, tokenizer)
-            _write_state(beside / "run", state)
+            with _as_os_errors():
+                save_model(beside)
+                _write_state(beside / "run", state)
             _write_manifest(beside)
             shutil.rmtree(path, ignore_errors=True)
             beside.replace(path)
         finally:
             shutil.rmtree(beside, ignore_errors=True)
-        for surplus in checkpoints(folder)[:-keep]:
+        for surplus in layout.saved()[:-keep]:
             shutil.rmtree(surplus)
     return path
 
 
-def checkpoints(folder: Path) -> list[Path]:
-    """Complete-looking checkpoints, oldest first."""
-    return sorted(p for p in folder.glob("step-*") if p.is_dir())
+@contextlib.contextmanager
+def _as_os_errors() -> Iterator[None]:
+    """What safetensors says of a full disk is no ``OSError``."""
+    from safetensors import SafetensorError
+
+    try:
+        yield
+    except SafetensorError as error:
+        raise OSError(str(error)) from error
 
 
 def verify(path: Path) -> None:
@@ -105,10 +128,12 @@ def verify(path: Path) -> None:
 
 def load_state(path: Path) -> State:
     """Everything but the newest weights, which are the Hugging Face folder itself."""
+    from safetensors.torch import load_file
+
     run = path / "run"
-    state = json.loads((run / "state.json").read_text(encoding="utf-8"))
+    state = read_json(run / "state.json")
     sampler = run / "sampler.safetensors"
-    groups = {group.prompt: group for group in record.groups(pq.read_table(run / "held.parquet"))}
+    groups = {group.prompt: group for group in rollouts.groups(pq.read_table(run / "held.parquet"))}
     return State(
         version=state["version"],
         schedule=state["schedule"],
@@ -121,10 +146,12 @@ def load_state(path: Path) -> State:
 
 
 def _write_state(run: Path, state: State) -> None:
+    from safetensors.torch import save_file
+
     buffer = io.BytesIO()  # torch's own writer reports a full disk as a RuntimeError
     torch.save(dict(state.optimizer), buffer)
     (run / "optimizer.pt").write_bytes(buffer.getbuffer())
-    write_parquet(record.table(Batch.of(list(state.held.values()))), run / "held.parquet")
+    write_parquet(rollouts.table(Batch.of(list(state.held.values()))), run / "held.parquet")
     if state.sampler is not None:
         save_file({name: w.contiguous() for name, w in state.sampler.items()}, run / "sampler.safetensors")
     for version, weights in state.kept.items():
