@@ -21,9 +21,9 @@ import lagproof as lp
 from benchmarks.harness import compare
 from lagproof.data.distribution import quantiles
 from lagproof.data.metrics import values
-from lagproof.metrics.age import ages
 from lagproof.metrics.balance import balance
 from lagproof.metrics.mismatch import Applied, mismatch_metrics
+from lagproof.metrics.responses import ages
 from lagproof.objectives.reduction import ResponseMean
 
 WANTED = [0.5, 0.9, 0.99, 0.999, 1.0]

@@ -14,7 +14,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from lagproof.config import Config
     from lagproof.data.tokens import Counts, TokenBatch
-    from lagproof.dumps.doctor import diagnose
+    from lagproof.dumps.doctor import doctor
     from lagproof.errors import LagproofError
     from lagproof.evaluation.run import evaluate
     from lagproof.functional import loss
@@ -32,7 +32,7 @@ _WHERE = {
     "Run": "lagproof.runs.run",
     "TokenBatch": "lagproof.data.tokens",
     "Weighting": "lagproof.objectives",
-    "diagnose": "lagproof.dumps.doctor",
+    "doctor": "lagproof.dumps.doctor",
     "evaluate": "lagproof.evaluation.run",
     "grade": "lagproof.grading.grader",
     "loss": "lagproof.functional",
@@ -49,7 +49,7 @@ __all__ = [
     "Run",
     "TokenBatch",
     "Weighting",
-    "diagnose",
+    "doctor",
     "evaluate",
     "grade",
     "loss",

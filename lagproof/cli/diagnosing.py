@@ -13,7 +13,7 @@ from rich.text import Text
 
 from lagproof.cli import tables
 from lagproof.cli.tables import say, show_list, wrapped
-from lagproof.dumps.doctor import Status, Verdict, diagnose
+from lagproof.dumps.doctor import Diagnosis, Status, doctor
 from lagproof.dumps.tables import by_sign, overall, removed_by_age
 from lagproof.dumps.whatif import WhatIf, whatif
 from lagproof.dumps.words import particular
@@ -34,7 +34,7 @@ def run_doctor(path: Path, mapping: Mapping[str, str] | None = None, *, as_json:
     Returns:
         The exit code: 0 healthy, 1 unhealthy, 2 unusable input.
     """
-    verdict = _look(lambda: diagnose(path, mapping), path, as_json=as_json)
+    verdict = _look(lambda: doctor(path, mapping), path, as_json=as_json)
     if verdict is None:
         return UNUSABLE
     if as_json:
@@ -87,7 +87,7 @@ def run_whatif(
     return 0
 
 
-def show_verdict(found: Verdict, console: Console) -> None:
+def show_verdict(found: Diagnosis, console: Console) -> None:
     """Print a verdict: words, alarms, evidence, advice, notes."""
     console.print(Text(wrapped(found.sentence, console), style=f"bold {_STYLE[found.status]}"), "")
     if found.alarms:

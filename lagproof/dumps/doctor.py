@@ -14,7 +14,7 @@ from lagproof.data.slices import AgeBand, Key
 from lagproof.dumps import rows as rows_module
 from lagproof.dumps.dump import read_dump
 from lagproof.dumps.engine_share import EngineShare, by_age, engine_share
-from lagproof.dumps.evidence import Cover, course, evidence
+from lagproof.dumps.evidence import StepRange, course, evidence
 from lagproof.dumps.rows import Record
 from lagproof.monitor.advice import advice
 from lagproof.monitor.alarm import Alarm, Severity, alarms
@@ -33,8 +33,8 @@ class Status(StrEnum):
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """What :func:`diagnose` found.
+class Diagnosis:
+    """What :func:`doctor` found.
 
     Attributes:
         path: of what was looked at.
@@ -63,7 +63,7 @@ class Verdict:
     advice: Sequence[str]
     numbers: Mapping[str, float]
     by_age: Mapping[str, Mapping[str, float]]
-    cover: Cover
+    cover: StepRange
     engine: EngineShare | None
     notes: Sequence[str]
 
@@ -90,7 +90,7 @@ class Verdict:
         }
 
 
-def diagnose(path: str | Path, mapping: Mapping[str, str] | None = None, config: Thresholds | None = None) -> Verdict:
+def doctor(path: str | Path, mapping: Mapping[str, str] | None = None, config: Thresholds | None = None) -> Diagnosis:
     """Judge a run directory of ours, or a rollout dump of any trainer.
 
     Args:
@@ -111,19 +111,19 @@ def diagnose(path: str | Path, mapping: Mapping[str, str] | None = None, config:
     return judge(str(path), record)
 
 
-def judge(path: str, record: Record) -> Verdict:
+def judge(path: str, record: Record) -> Diagnosis:
     """The verdict on a history."""
     made = [row for row in record.rows if row.outcome is None]
     window = max(1, min(record.alarm.window, len(made)))
     fired = alarms(record.rows, replace(record.alarm, window=window))
     last = made if record.pooled else made[-window:]
-    cover = Cover([row.step for row in last], len(made), bool(record.pooled))
+    cover = StepRange([row.step for row in last], len(made), bool(record.pooled))
     numbers, ages = record.pooled or _recent(last), by_age(last)
     engine = engine_share(made, knows_learner=record.knows_learner)
     is_unhealthy = record.stopped is not None or any(a.severity is Severity.RED for a in fired)
     status = Status.UNHEALTHY if is_unhealthy else Status.WATCH if fired else Status.HEALTHY
     early = _early(fired)
-    return Verdict(
+    return Diagnosis(
         path=path,
         status=status,
         sentence=_sentence(status, fired, early, record.stopped, numbers, cover),
@@ -163,7 +163,7 @@ def _sentence(
     early: tuple[Alarm, int] | None,
     stopped: str | None,
     numbers: Mapping[Key, float],
-    cover: Cover,
+    cover: StepRange,
 ) -> str:
     if stopped is not None:
         return f"Unhealthy: aborted: {stopped}."

@@ -13,7 +13,7 @@ from lagproof.dumps.engine_share import EngineShare, span
 
 
 @dataclass(frozen=True)
-class Cover:
+class StepRange:
     """What the numbers of a verdict are over.
 
     Attributes:
@@ -47,7 +47,10 @@ class Cover:
 
 
 def evidence(
-    numbers: Mapping[Key, float], ages: Mapping[AgeBand, Mapping[str, float]], cover: Cover, engine: EngineShare | None
+    numbers: Mapping[Key, float],
+    ages: Mapping[AgeBand, Mapping[str, float]],
+    cover: StepRange,
+    engine: EngineShare | None,
 ) -> list[str]:
     """How stale, how far, in what tail, at which ages and on which side, and where it comes from."""
     n = {key.name: value for key, value in numbers.items() if key.of is None}

@@ -13,9 +13,9 @@ from lagproof.data.rows import Row
 from lagproof.data.slices import Key
 from lagproof.dumps.dump import Batch, Dump
 from lagproof.errors import ConfigError, InputError
-from lagproof.metrics.age import ages
 from lagproof.metrics.balance import balance
 from lagproof.metrics.mismatch import mismatch_metrics
+from lagproof.metrics.responses import ages
 from lagproof.monitor.thresholds import Thresholds
 from lagproof.runs.layout import Layout
 from lagproof.runs.run import Run

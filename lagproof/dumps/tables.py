@@ -6,7 +6,7 @@ from lagproof.data.slices import Sign
 from lagproof.data.table import NOTHING, Column, Table, TableCell, TableRow
 from lagproof.dumps.whatif import WhatIf
 from lagproof.dumps.words import percent
-from lagproof.metrics.bins import wider
+from lagproof.metrics.slices import wider
 
 NAME = Column("objective", align="left", wrap=True)
 PARTS = ("kept", "removed", "added")

@@ -14,8 +14,7 @@ from lagproof.data.metrics import Metrics, merge
 from lagproof.data.tokens import Counts, TokenBatch
 from lagproof.dumps.choices import Choice
 from lagproof.dumps.dump import Batch
-from lagproof.metrics.bins import NUM_CELLS, cells
-from lagproof.metrics.pieces import pieces
+from lagproof.metrics.slices import NUM_CELLS, cells, pieces
 from lagproof.objectives import Objective
 from lagproof.objectives.base import Weighting
 from lagproof.tensors.segments import segment_count

@@ -17,9 +17,8 @@ from lagproof.dumps.choices import Choice, baseline_choice, beside, with_rewards
 from lagproof.dumps.dump import Dump, read_dump
 from lagproof.dumps.tally import Mass, Tally
 from lagproof.errors import InputError
-from lagproof.metrics.bins import slices
-from lagproof.metrics.moves import Moves, moves
-from lagproof.metrics.tail import Tail
+from lagproof.metrics.ccdf import CCDF, LogRatioCCDF, log_ratio_ccdf
+from lagproof.metrics.slices import slices
 from lagproof.objectives import Finding
 
 SAMPLE_EDGES = np.logspace(-3, 5, 8 * 16 + 1)
@@ -27,7 +26,7 @@ SAMPLE_EDGES = np.logspace(-3, 5, 8 * 16 + 1)
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ObjectiveEffect:
     """One objective against the baseline.
 
     Attributes:
@@ -47,10 +46,10 @@ class Comparison:
     finding: Finding | None
 
     @cached_property
-    def tails(self) -> Mapping[str, Tail]:
+    def tails(self) -> Mapping[str, CCDF]:
         """How the samples of the finding are spread, by what they are of."""
         samples = {} if self.finding is None else self.finding.samples
-        return {words: Tail.of(x.numpy(), edges=SAMPLE_EDGES) for words, x in samples.items()}
+        return {words: CCDF.of(x.numpy(), edges=SAMPLE_EDGES) for words, x in samples.items()}
 
     @property
     def ages(self) -> list[AgeBand]:
@@ -87,7 +86,7 @@ class WhatIf:
         steps: that were weighed.
         comparisons: the baseline first.
         cosines: of the vectors of weights of each two of the comparisons, ``[K][K]``.
-        moves: how far the tokens and the responses have moved from their sampler.
+        ccdf: of the log-ratios of tokens and of responses.
         notes: what a reader should know.
     """
 
@@ -95,9 +94,9 @@ class WhatIf:
     baseline: str
     tokens: int
     steps: int
-    comparisons: Sequence[Comparison]
+    comparisons: Sequence[ObjectiveEffect]
     cosines: Sequence[Sequence[float | None]]
-    moves: Mapping[str, Moves]
+    ccdf: Mapping[str, LogRatioCCDF]
     notes: Sequence[str]
 
     def to_dict(self) -> dict[str, Any]:
@@ -157,16 +156,16 @@ def whatif(
         steps=len(dump.batches),
         comparisons=_comparisons(tally, dump),
         cosines=tally.cosines,
-        moves=moves(batch.tokens for batch in dump.batches),
+        ccdf=log_ratio_ccdf(batch.tokens for batch in dump.batches),
         notes=notes,
     )
 
 
-def _comparisons(tally: Tally, dump: Dump) -> list[Comparison]:
+def _comparisons(tally: Tally, dump: Dump) -> list[ObjectiveEffect]:
     by_age = all(batch.version is not None for batch in dump.batches)
     tokens = [batch.tokens for batch in dump.batches]
     return [
-        Comparison(
+        ObjectiveEffect(
             choice=choice,
             differs=tally.differs[k],
             cosine=tally.cosines[0][k],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lagproof.data.slices import Sign
 from lagproof.dumps.tally import Mass
-from lagproof.dumps.whatif import Comparison, WhatIf
+from lagproof.dumps.whatif import ObjectiveEffect, WhatIf
 
 ONE_SIDED = 3.0
 """How many times the share of one sign must be that of the other to be worth saying."""
@@ -19,7 +19,7 @@ def verdicts(found: WhatIf) -> list[tuple[str, str]]:
     return [(c.choice.label, verdict(c, found.baseline, is_baseline=k == 0)) for k, c in enumerate(found.comparisons)]
 
 
-def verdict(c: Comparison, baseline: str, *, is_baseline: bool = False) -> str:
+def verdict(c: ObjectiveEffect, baseline: str, *, is_baseline: bool = False) -> str:
     """What an objective does on these tokens, and what that is against the baseline; goes on from its name."""
     parts: list[str] = []
     if c.finding is not None:
@@ -34,7 +34,7 @@ def verdict(c: Comparison, baseline: str, *, is_baseline: bool = False) -> str:
     return ". It ".join(parts) + "."
 
 
-def particular(c: Comparison) -> str:
+def particular(c: ObjectiveEffect) -> str:
     """The finding, under the label of its objective."""
     assert c.finding is not None
     label, sentence = c.choice.label, c.finding.sentence
@@ -48,13 +48,13 @@ def percent(share: float | None) -> str:
     return f"{share:.1%}" if share < 9.995 else f"{share:.0f}x"
 
 
-def _rejected(c: Comparison) -> str:
+def _rejected(c: ObjectiveEffect) -> str:
     high, low = (c.stats.get(f"clipped_{side}") for side in ("high", "low"))
     parts = [f"{percent(x)} of the tokens {where}" for x, where in ((high, "above"), (low, "below")) if x is not None]
     return f", and rejects {' and '.join(parts)}" if parts else ""
 
 
-def _fate(c: Comparison) -> str:
+def _fate(c: ObjectiveEffect) -> str:
     shares = c.mass[None].shares
     if not shares:
         return ""
@@ -65,7 +65,7 @@ def _fate(c: Comparison) -> str:
     return f"; of the gradient mass it {removed} and {added}"
 
 
-def _side(c: Comparison, name: str) -> str:
+def _side(c: ObjectiveEffect, name: str) -> str:
     """Where it is nearly all of one sign."""
     nothing = Mass(0.0, 0.0, 0.0)
     up, down = (c.mass.get(sign, nothing).shares.get(name, 0.0) for sign in Sign)

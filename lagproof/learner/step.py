@@ -16,9 +16,9 @@ from lagproof.data.slices import Key
 from lagproof.data.tokens import Counts, TokenBatch
 from lagproof.learner.batching import MicroBatch, items, micro_batches
 from lagproof.learner.optimization import Optimization
-from lagproof.metrics.age import ages
 from lagproof.metrics.balance import balance
 from lagproof.metrics.mismatch import Applied, mismatch_metrics
+from lagproof.metrics.responses import ages
 from lagproof.models.layout import Layout, layout
 from lagproof.models.logprobs import response_logprobs, row_cost
 from lagproof.objectives import Objective, Scope

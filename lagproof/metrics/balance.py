@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from lagproof.data.metrics import Mean, Metric, over
 from lagproof.data.slices import Key
 from lagproof.data.tokens import TokenBatch
-from lagproof.metrics.bins import run_sums, starts
+from lagproof.metrics.slices import run_sums, starts
 
 
 def balance(tokens: TokenBatch) -> dict[Key, Metric]:

@@ -20,7 +20,7 @@ from lagproof.data.metrics import EffectiveSize, Maximum, Mean, Metric, Sum, fla
 from lagproof.data.slices import Key, Sign
 from lagproof.data.tokens import Counts, TokenBatch
 from lagproof.errors import InputError
-from lagproof.metrics.bins import NUM_CELLS, CellNumbers, Cells, cells, slices
+from lagproof.metrics.slices import NUM_CELLS, CellNumbers, Cells, cells, slices
 from lagproof.objectives.reduction import Reduction
 from lagproof.tensors.ratio import LOG_RATIO_BOUND, overflows
 from lagproof.tensors.segments import segment_count

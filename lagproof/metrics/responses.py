@@ -1,13 +1,14 @@
-"""What a batch of responses is like, whatever becomes of its tokens."""
+"""What a batch is like, whatever becomes of its tokens: lengths, rewards, reasons, ages."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from lagproof.data.metrics import Mean, Metric, Spread, Sum, over
+from lagproof.data.metrics import Maximum, Mean, Metric, Spread, Sum, over
 from lagproof.data.samples import Finish, Group, Sample
 from lagproof.data.slices import Key, OfTask
+from lagproof.data.tokens import TokenBatch
 
 
 def responses(samples: Iterable[Sample]) -> dict[Key, Metric]:
@@ -52,3 +53,11 @@ def by_task(groups: Sequence[Group]) -> dict[Key, Metric]:
         named = {"reward": Mean(sum(rewards), len(rewards))}
         out |= over({**named, **{n: found[n] for n in ("response_tokens", "truncated")}}, OfTask(task))
     return out
+
+
+def ages(tokens: TokenBatch, version: int) -> dict[Key, Metric]:
+    """``age_mean`` over tokens and ``age_max``, in optimiser updates; nothing where versions are unknown."""
+    if tokens.version is None or not len(tokens):
+        return {}
+    age = version - tokens.version
+    return over({"age_mean": Mean(float(age.sum()), len(age)), "age_max": Maximum(float(age.max()))})

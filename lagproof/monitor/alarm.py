@@ -48,7 +48,7 @@ class Alarm:
 
 
 @dataclass(frozen=True)
-class Finding:
+class Violation:
     """What a rule found wrong: the alarm but for its step and name."""
 
     severity: Severity
@@ -56,190 +56,190 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Look:
+class AlarmContext:
     """What a rule sees: the thresholds and the rows so far."""
 
     config: Thresholds
     history: History
 
 
-Rule = Callable[[Look], Finding | None]
+Rule = Callable[[AlarmContext], Violation | None]
 Sentence = Callable[[float, float], str]
 """What is said of a value and of the threshold that it crossed."""
 
 
-def _above(value: float | None, thresholds: tuple[float, float], sentence: Sentence) -> Finding | None:
+def _above(value: float | None, thresholds: tuple[float, float], sentence: Sentence) -> Violation | None:
     """Red above the second threshold, yellow above the first."""
     if value is None:
         return None
     yellow, red = thresholds
     if value > red:
-        return Finding(Severity.RED, sentence(value, red))
-    return Finding(Severity.YELLOW, sentence(value, yellow)) if value > yellow else None
+        return Violation(Severity.RED, sentence(value, red))
+    return Violation(Severity.YELLOW, sentence(value, yellow)) if value > yellow else None
 
 
-def _below(value: float | None, thresholds: tuple[float, float], sentence: Sentence) -> Finding | None:
+def _below(value: float | None, thresholds: tuple[float, float], sentence: Sentence) -> Violation | None:
     """Red below the second threshold, yellow below the first."""
     if value is None:
         return None
     yellow, red = thresholds
     if value < red:
-        return Finding(Severity.RED, sentence(value, red))
-    return Finding(Severity.YELLOW, sentence(value, yellow)) if value < yellow else None
+        return Violation(Severity.RED, sentence(value, red))
+    return Violation(Severity.YELLOW, sentence(value, yellow)) if value < yellow else None
 
 
-def _lately(look: Look) -> str:
-    return f"over the last {look.config.window} steps" if look.config.window > 1 else "in this step"
+def _lately(context: AlarmContext) -> str:
+    return f"over the last {context.config.window} steps" if context.config.window > 1 else "in this step"
 
 
-def mismatch(look: Look) -> Finding | None:
+def mismatch(context: AlarmContext) -> Violation | None:
     """The policy is far from its sampler."""
     return _above(
-        look.history.mean("d_bar"),
-        look.config.d_bar,
-        lambda d, t: f"the mismatch left its band: d_bar {d:.3g} nats {_lately(look)} (threshold {t:g})",
+        context.history.mean("d_bar"),
+        context.config.d_bar,
+        lambda d, t: f"the mismatch left its band: d_bar {d:.3g} nats {_lately(context)} (threshold {t:g})",
     )
 
 
-def mismatch_growth(look: Look) -> Finding | None:
+def mismatch_growth(context: AlarmContext) -> Violation | None:
     """The policy is much further from its sampler than it was when the run began."""
-    d, first = look.history.mean("d_bar"), look.history.first("d_bar")
-    if d is None or first is None or first <= 0 or d < look.config.growth_floor:
+    d, first = context.history.mean("d_bar"), context.history.first("d_bar")
+    if d is None or first is None or first <= 0 or d < context.config.growth_floor:
         return None
-    numbers = f"d_bar {d:.3g} nats {_lately(look)}, {first:.3g} at first"
+    numbers = f"d_bar {d:.3g} nats {_lately(context)}, {first:.3g} at first"
     return _above(
         d / first,
-        look.config.growth,
+        context.config.growth,
         lambda x, t: f"the mismatch has grown {x:.1f}-fold: {numbers} (threshold {t:g}-fold)",
     )
 
 
-def heavy_tail(look: Look) -> Finding | None:
+def heavy_tail(context: AlarmContext) -> Violation | None:
     """A few tokens have moved very far."""
-    tail, median = look.history.mean("abs_d_q999"), look.history.mean("abs_d_q50")
-    if tail is None or median is None or tail < look.config.tail_ratio * median:
+    tail, median = context.history.mean("abs_d_q999"), context.history.mean("abs_d_q50")
+    if tail is None or median is None or tail < context.config.tail_ratio * median:
         return None
     times = f"{tail / median:.0f} times the median" if median > 0 else "with a median of 0"
     return _above(
         tail,
-        look.config.tail,
+        context.config.tail,
         lambda x, t: (
-            f"the tail is heavy: one token in 1000 has |d| above {x:.3g} nats, {times}, {_lately(look)} "
+            f"the tail is heavy: one token in 1000 has |d| above {x:.3g} nats, {times}, {_lately(context)} "
             f"(threshold {t:g})"
         ),
     )
 
 
-def negative_side(look: Look) -> Finding | None:
+def negative_side(context: AlarmContext) -> Violation | None:
     """Responses with negative advantage make up nearly all of the loss."""
     return _above(
-        look.history.mean("loss_mass_ratio"),
-        look.config.negative,
+        context.history.mean("loss_mass_ratio"),
+        context.config.negative,
         lambda x, t: (
-            f"the negative side dominates: its loss mass is {x:.3g} times the positive one {_lately(look)} "
+            f"the negative side dominates: its loss mass is {x:.3g} times the positive one {_lately(context)} "
             f"(threshold {t:g})"
         ),
     )
 
 
-def entropy_collapse(look: Look) -> Finding | None:
+def entropy_collapse(context: AlarmContext) -> Violation | None:
     """The policy has become nearly deterministic."""
-    now, first = look.history.mean("entropy"), look.history.first("entropy")
+    now, first = context.history.mean("entropy"), context.history.first("entropy")
     if now is None or first is None or first <= 0:
         return None
-    numbers = f"{now:.3g} nats a token {_lately(look)}, {first:.3g} at first"
+    numbers = f"{now:.3g} nats a token {_lately(context)}, {first:.3g} at first"
     return _below(
         now / first,
-        look.config.entropy,
+        context.config.entropy,
         lambda x, t: f"the entropy is {x:.0%} of what it was: {numbers} (threshold {t:.0%})",
     )
 
 
-def length(look: Look) -> Finding | None:
+def length(context: AlarmContext) -> Violation | None:
     """Responses have become much longer."""
-    now, first = look.history.mean("response_tokens"), look.history.first("response_tokens")
+    now, first = context.history.mean("response_tokens"), context.history.first("response_tokens")
     if now is None or first is None or first <= 0:
         return None
-    numbers = f"{now:.4g} tokens {_lately(look)}, {first:.4g} at first"
+    numbers = f"{now:.4g} tokens {_lately(context)}, {first:.4g} at first"
     return _above(
         now / first,
-        look.config.length,
+        context.config.length,
         lambda x, t: f"responses are {x:.1f} times as long as they were: {numbers} (threshold {t:g} times)",
     )
 
 
-def truncated(look: Look) -> Finding | None:
+def truncated(context: AlarmContext) -> Violation | None:
     """Many responses are cut off."""
     return _above(
-        look.history.mean("truncated"),
-        look.config.truncated,
-        lambda x, t: f"{x:.0%} of the responses are cut off at the length limit {_lately(look)} (threshold {t:.0%})",
+        context.history.mean("truncated"),
+        context.config.truncated,
+        lambda x, t: f"{x:.0%} of the responses are cut off at the length limit {_lately(context)} (threshold {t:.0%})",
     )
 
 
-def reward_collapse(look: Look) -> Finding | None:
+def reward_collapse(context: AlarmContext) -> Violation | None:
     """The reward is far below its peak."""
-    now, peak = look.history.mean("reward"), look.history.peak("reward")
+    now, peak = context.history.mean("reward"), context.history.peak("reward")
     if now is None or peak is None or peak <= 0:
         return None
-    numbers = f"{now:.3g} {_lately(look)}, {peak:.3g} at its best"
+    numbers = f"{now:.3g} {_lately(context)}, {peak:.3g} at its best"
     return _below(
         now / peak,
-        look.config.reward,
+        context.config.reward,
         lambda x, t: f"the reward fell to {x:.0%} of its peak: {numbers} (threshold {t:.0%})",
     )
 
 
-def saturated(look: Look) -> Finding | None:
+def saturated(context: AlarmContext) -> Violation | None:
     """The trust region rejects a large part of the tokens."""
     return _above(
-        look.history.mean("clipped"),
-        look.config.clipped,
+        context.history.mean("clipped"),
+        context.config.clipped,
         lambda x, t: (
-            f"the trust region is saturated: it rejects {x:.0%} of the tokens {_lately(look)} (threshold {t:.0%})"
+            f"the trust region is saturated: it rejects {x:.0%} of the tokens {_lately(context)} (threshold {t:.0%})"
         ),
     )
 
 
-def effective_size(look: Look) -> Finding | None:
+def effective_size(context: AlarmContext) -> Violation | None:
     """Importance ratios leave few tokens in effect."""
     return _below(
-        look.history.mean("ess"),
-        look.config.ess,
+        context.history.mean("ess"),
+        context.config.ess,
         lambda x, t: (
-            f"the effective sample size of the ratios is {x:.0%} of the tokens {_lately(look)} (threshold {t:.0%})"
+            f"the effective sample size of the ratios is {x:.0%} of the tokens {_lately(context)} (threshold {t:.0%})"
         ),
     )
 
 
-def learner_starved(look: Look) -> Finding | None:
+def learner_starved(context: AlarmContext) -> Violation | None:
     """The learner waits for rollouts."""
-    return _waiting(look, "learner", "rollouts")
+    return _waiting(context, "learner", "rollouts")
 
 
-def rollouts_starved(look: Look) -> Finding | None:
+def rollouts_starved(context: AlarmContext) -> Violation | None:
     """The rollout side waits for the learner."""
-    return _waiting(look, "rollout", "the learner")
+    return _waiting(context, "rollout", "the learner")
 
 
-def _waiting(look: Look, side: str, other: str) -> Finding | None:
-    wait_s, step_s = look.history.mean(f"time/{side}_wait_s"), look.history.mean("time/step_s")
+def _waiting(context: AlarmContext, side: str, other: str) -> Violation | None:
+    wait_s, step_s = context.history.mean(f"time/{side}_wait_s"), context.history.mean("time/step_s")
     if wait_s is None or step_s is None or step_s <= 0:
         return None
     return _above(
         wait_s / step_s,
-        look.config.waiting,
+        context.config.waiting,
         lambda x, t: (
-            f"the {side} side spends {x:.0%} of its time waiting for {other} {_lately(look)} (threshold {t:.0%})"
+            f"the {side} side spends {x:.0%} of its time waiting for {other} {_lately(context)} (threshold {t:.0%})"
         ),
     )
 
 
-def non_finite(look: Look) -> Finding | None:
+def non_finite(context: AlarmContext) -> Violation | None:
     """A step was given up because its gradient was not finite."""
-    if look.history.row.outcome != "non_finite":
+    if context.history.row.outcome != "non_finite":
         return None
-    return Finding(Severity.RED, "a gradient was not finite: the step was given up and the weights are as they were")
+    return Violation(Severity.RED, "a gradient was not finite: the step was given up and the weights are as they were")
 
 
 RULES: dict[str, Rule] = {
@@ -271,15 +271,15 @@ class Monitor:
     """
 
     def __init__(self, config: Thresholds) -> None:
-        self._look = Look(config, History(config.window))
+        self._context = AlarmContext(config, History(config.window))
         self._worst: dict[str, Severity] = {}
 
     def observe(self, row: Row) -> list[Alarm]:
         """What the next row of ``metrics.jsonl`` makes ring."""
-        self._look.history.add(row)
+        self._context.history.add(row)
         out: list[Alarm] = []
         for name, rule in RULES.items():
-            found = rule(self._look)
+            found = rule(self._context)
             if found is None or _RANK[found.severity] <= _RANK[self._worst.get(name)]:
                 continue
             self._worst[name] = found.severity

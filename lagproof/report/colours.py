@@ -109,4 +109,4 @@ CONFIG: dict[str, Any] = {
     "line": {"strokeCap": "round", "strokeJoin": "round"},
     "autosize": {"type": "fit-x", "contains": "padding"},
 }
-"""Look of every chart."""
+"""AlarmContext of every chart."""

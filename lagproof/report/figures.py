@@ -7,7 +7,7 @@ from typing import Any
 
 import tomli_w
 
-from lagproof.metrics.tail import Tail
+from lagproof.metrics.ccdf import CCDF
 from lagproof.report import charts, colours
 from lagproof.report.page import Figure, Panel
 from lagproof.report.series import Curve, Curves, curves, tail
@@ -26,8 +26,8 @@ D_BAR = (
 TAIL_TITLE = "Complementary CDF of |log-ratio|"
 
 
-def read_tails(runs: Sequence[Run]) -> tuple[dict[tuple[str, LagName], Tail], list[str]]:
-    tails: dict[tuple[str, LagName], Tail] = {}
+def read_tails(runs: Sequence[Run]) -> tuple[dict[tuple[str, LagName], CCDF], list[str]]:
+    tails: dict[tuple[str, LagName], CCDF] = {}
     problems: list[str] = []
     for run in runs:
         found, unreadable = tail(run)
@@ -38,7 +38,7 @@ def read_tails(runs: Sequence[Run]) -> tuple[dict[tuple[str, LagName], Tail], li
     return tails, problems
 
 
-def tail_figure(tails: Mapping[tuple[str, LagName], Tail], keys: Keys) -> Figure:
+def tail_figure(tails: Mapping[tuple[str, LagName], CCDF], keys: Keys) -> Figure:
     points = {key: tail.points() for key, tail in tails.items() if tail.tokens}
     if not points:
         return Figure(

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from lagproof.data.rows import Row
 from lagproof.data.slices import AgeBand, Key
-from lagproof.metrics.bins import wider
-from lagproof.metrics.tail import Tail, merged
+from lagproof.metrics.ccdf import CCDF, merged
+from lagproof.metrics.slices import wider
 from lagproof.runs.lags import LagName
 from lagproof.runs.layout import Layout
 from lagproof.runs.run import Run
@@ -267,13 +267,13 @@ def _of_all(members: Mapping[str, Sequence[str]]) -> dict[str, list[Key]]:
     return {label: [Key(name) for name in names] for label, names in members.items()}
 
 
-def tail(run: Run) -> tuple[Tail | None, list[str]]:
+def tail(run: Run) -> tuple[CCDF | None, list[str]]:
     """The tail over the second half of the steps made, and sentences about files that could not be read.
 
     Returns:
         ``None`` where the run kept no log-probabilities.
     """
-    found: list[Tail] = []
+    found: list[CCDF] = []
     problems: list[str] = []
     for file in Layout(run.path).rollout_files():
         try:
@@ -283,20 +283,20 @@ def tail(run: Run) -> tuple[Tail | None, list[str]]:
     return merged(found), problems
 
 
-def _tail_of_file(file: Path, after_step: float) -> list[Tail]:
+def _tail_of_file(file: Path, after_step: float) -> list[CCDF]:
     with pq.ParquetFile(file) as parquet:
         if not set(TAIL_COLUMNS) <= set(parquet.schema_arrow.names):
             return []
         return [_tail_of_batch(batch, after_step) for batch in parquet.iter_batches(columns=list(TAIL_COLUMNS))]
 
 
-def _tail_of_batch(batch: pa.RecordBatch, after_step: float) -> Tail:
+def _tail_of_batch(batch: pa.RecordBatch, after_step: float) -> CCDF:
     step, policy, sampler = (batch.column(name) for name in TAIL_COLUMNS)
     # a missing list or step is NaN here, and no comparison with NaN holds
     same_length = _column(policy.value_lengths()) == _column(sampler.value_lengths())
     kept = batch.filter(pa.array(same_length & (_column(step) > after_step)))
     size = np.abs(_column(kept.column("policy_logp").flatten()) - _column(kept.column("sampler_logp").flatten()))
-    return Tail.of(size[np.isfinite(size)])
+    return CCDF.of(size[np.isfinite(size)])
 
 
 def _column(column: pa.Array) -> NDArray[np.float64]:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from lagproof.data.slices import Sign
 from lagproof.dumps import tables
-from lagproof.dumps.whatif import Comparison, WhatIf
+from lagproof.dumps.whatif import ObjectiveEffect, WhatIf
 from lagproof.dumps.words import verdicts
-from lagproof.metrics.bins import wider
-from lagproof.metrics.tail import Tail
+from lagproof.metrics.ccdf import CCDF
+from lagproof.metrics.slices import wider
 from lagproof.objectives import Scope
 from lagproof.objectives.clip import HIGH, LOW
 from lagproof.report import charts, colours
@@ -27,7 +27,7 @@ UNITS = {
     Scope.TOKEN: ("tokens", "Tokens", "|log-ratio|, nats"),
     Scope.RESPONSE: ("responses", "Responses", "|mean log-ratio|, nats"),
 }
-"""What a clip is about: its name in ``WhatIf.moves``, the heading, and the axis."""
+"""What a clip is about: its name in ``WhatIf.ccdf``, the heading, and the axis."""
 
 
 def of_whatif(found: WhatIf, command: str) -> Page:
@@ -97,8 +97,8 @@ def _moves(found: WhatIf) -> Figure:
     clipped = {c.choice.objective.unit for c in found.comparisons if c.choice.objective.limits is not None}
     panels: list[Panel] = []
     for scope, (unit, heading, axis) in UNITS.items():
-        if unit in found.moves and (scope in clipped or scope is Scope.TOKEN):
-            moved = found.moves[unit]
+        if unit in found.ccdf and (scope in clipped or scope is Scope.TOKEN):
+            moved = found.ccdf[unit]
             tails = {"probability up, d > 0": moved.up, "probability down, d < 0": moved.down}
             panels.append(_tails(heading, axis, tails, _limits(found.comparisons, scope)))
     caption = (
@@ -109,7 +109,7 @@ def _moves(found: WhatIf) -> Figure:
     return Figure(title, caption if panels else "No token has both log-probabilities.", {}, panels)
 
 
-def _limits(comparisons: Sequence[Comparison], unit: Scope) -> dict[str, tuple[int, Mark]]:
+def _limits(comparisons: Sequence[ObjectiveEffect], unit: Scope) -> dict[str, tuple[int, Mark]]:
     """A line for each limit that some objective has, and one for each quantile; with colour and dash."""
     out: dict[str, tuple[int, Mark]] = {}
     quantiles = 2
@@ -129,7 +129,7 @@ def _limits(comparisons: Sequence[Comparison], unit: Scope) -> dict[str, tuple[i
     return out
 
 
-def _tails(heading: str, axis: str, tails: Mapping[str, Tail], lines: Mapping[str, tuple[int, Mark]]) -> Panel:
+def _tails(heading: str, axis: str, tails: Mapping[str, CCDF], lines: Mapping[str, tuple[int, Mark]]) -> Panel:
     """Tails by label, with lines where something begins."""
     points = {label: tail.points() for label, tail in tails.items()}
     keys = {label: number for number, label in enumerate(tails)} | {label: n for label, (n, _) in lines.items()}

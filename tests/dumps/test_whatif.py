@@ -19,8 +19,8 @@ from lagproof.dumps.choices import parse
 from lagproof.dumps.dump import read_dump
 from lagproof.dumps.whatif import whatif
 from lagproof.errors import ConfigError, InputError, UnknownNameError
-from lagproof.metrics.pieces import pieces
-from lagproof.metrics.tail import EDGES
+from lagproof.metrics.ccdf import EDGES
+from lagproof.metrics.slices import pieces
 from lagproof.objectives import TABLE
 
 
@@ -281,7 +281,7 @@ def test_the_command_prints_a_table_or_json(tmp_path, capsys):
 def test_weighing_piece_by_piece_changes_no_number(tmp_path, monkeypatch):
     path = random_dump(tmp_path / "d.parquet", steps=2)
     whole = whatif(path)
-    monkeypatch.setattr("lagproof.metrics.pieces.PIECE_TOKENS", 11)
+    monkeypatch.setattr("lagproof.metrics.slices.PIECE_TOKENS", 11)
     monkeypatch.setattr("lagproof.dumps.tally.BLOCK_TOKENS", 4)
     cut = whatif(path)
     for a, b in zip(whole.comparisons, cut.comparisons, strict=True):
@@ -292,8 +292,8 @@ def test_weighing_piece_by_piece_changes_no_number(tmp_path, monkeypatch):
         assert (a.finding is None) == (b.finding is None)
         assert a.finding is None or a.finding.sentence == b.finding.sentence
     assert np.array(cut.cosines) == pytest.approx(np.array(whole.cosines), rel=1e-6)
-    assert {u: (m.up.above.tolist(), m.down.tokens) for u, m in cut.moves.items()} == {
-        u: (m.up.above.tolist(), m.down.tokens) for u, m in whole.moves.items()
+    assert {u: (m.up.above.tolist(), m.down.tokens) for u, m in cut.ccdf.items()} == {
+        u: (m.up.above.tolist(), m.down.tokens) for u, m in whole.ccdf.items()
     }
 
 
@@ -303,7 +303,7 @@ def test_a_response_longer_than_a_piece_stays_whole():
     found = {}
     for size in (1, 2, 4, 100):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("lagproof.metrics.pieces.PIECE_TOKENS", size)
+            patch.setattr("lagproof.metrics.slices.PIECE_TOKENS", size)
             found[size] = [(s.start, s.stop) for s in pieces(tokens)]
     assert found == {1: [(0, 3), (3, 4), (4, 6)], 2: [(0, 3), (3, 4), (4, 6)], 4: [(0, 4), (4, 6)], 100: [(0, 6)]}
 
@@ -328,7 +328,7 @@ def test_cosines_of_each_two_are_those_of_the_weights_over_all_steps(tmp_path):
 def test_how_far_tokens_and_responses_have_moved(tmp_path):
     # d = .3, -.12 | .02; means of the responses .09 and .02; the third token of the first one has no log-probability
     path = write(tmp_path / "d.parquet", [[-1.0, -1.0, -1.0], [-1.0]], [[-1.3, -0.88, math.nan], [-1.02]], [1.0, -1.0])
-    found = whatif(path, ["grpo"]).moves
+    found = whatif(path, ["grpo"]).ccdf
 
     def shares(tail):
         """At .01, .1 and 1 nats."""

@@ -16,7 +16,7 @@ import lagproof as lp
 from lagproof.data.distribution import Distribution, quantiles
 from lagproof.data.metrics import flat, merge
 from lagproof.errors import InputError
-from lagproof.metrics import bins
+from lagproof.metrics import slices as bins
 from lagproof.metrics.balance import balance
 from lagproof.metrics.mismatch import Applied, mismatch_metrics
 from lagproof.objectives.reduction import Constant, ResponseMean, TokenMean

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lagproof.metrics.tail import EDGES, Tail
+from lagproof.metrics.ccdf import CCDF, EDGES
 from lagproof.report.series import tail
 from lagproof.runs.run import Run
 
@@ -88,4 +88,4 @@ def test_tails_of_several_files_add_up(tmp_path: Path) -> None:
 
 
 def test_no_token_has_no_points() -> None:
-    assert Tail(np.zeros(len(EDGES), dtype=np.int64), 0).points() == []
+    assert CCDF(np.zeros(len(EDGES), dtype=np.int64), 0).points() == []

@@ -169,7 +169,7 @@ def test_tails_are_shares_of_all_tokens(page: str, found: WhatIf) -> None:
     drawn = [row for row in rows(spec, "v") if "x" in row]
     ups, downs = ([(r["x"], r["v"]) for r in drawn if r["o"] == key] for key in ("o0", "o1"))
     assert len(ups) > 10 and len(downs) > 10
-    for points, tail in ((ups, found.moves["tokens"].up), (downs, found.moves["tokens"].down)):
+    for points, tail in ((ups, found.ccdf["tokens"].up), (downs, found.ccdf["tokens"].down)):
         assert points == [(pytest.approx(x, rel=1e-3), pytest.approx(s, rel=1e-3)) for x, s in tail.points()]
     assert ups[0][1] + downs[0][1] == pytest.approx(1.0, abs=0.01)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from lagproof.data.slices import AgeBand, Sign, Slice
 from lagproof.data.tokens import TokenBatch
 from lagproof.errors import InputError
+from lagproof.tensors.segments import segment_count
 
 EXACT_AGES = 32
 """Ages below this have a bin each; above, a bin spans a factor of two (32-63, 64-127, ...)."""
@@ -159,3 +160,19 @@ def run_sums(x: NDArray[Any], first: NDArray[np.intp]) -> NDArray[np.float64]:
         first: where a run begins, as :func:`starts` gives it.
     """
     return np.add.reduceat(x, first, dtype=np.float64) if len(x) else np.zeros(0)
+
+
+PIECE_TOKENS = 1 << 20
+"""Tokens of a piece, about; bounds the memory, and changes no number."""
+
+
+def pieces(tokens: TokenBatch) -> Iterator[slice]:
+    """The rows of whole responses, one or more; responses lie end to end, as those of a dump do."""
+    ends = np.cumsum(segment_count(tokens.response, tokens.num_responses).cpu().numpy())
+    start = 0
+    while start < len(tokens):
+        last = int(np.searchsorted(ends, start + PIECE_TOKENS, side="right")) - 1
+        next_ = int(np.searchsorted(ends, start, side="right"))
+        end = int(ends[max(last, next_)])
+        yield slice(start, end)
+        start = end
