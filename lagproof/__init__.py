@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from lagproof.config import Config
     from lagproof.data.tokens import Counts, TokenBatch
     from lagproof.dumps.doctor import doctor
+    from lagproof.dumps.whatif import whatif
     from lagproof.errors import LagproofError
     from lagproof.evaluation.run import evaluate
     from lagproof.functional import loss
@@ -39,6 +40,7 @@ _WHERE = {
     "mismatch": "lagproof.metrics.mismatch",
     "objective": "lagproof.objectives",
     "train": "lagproof.runtime.train",
+    "whatif": "lagproof.dumps.whatif",
 }
 
 __all__ = [
@@ -56,6 +58,7 @@ __all__ = [
     "mismatch",
     "objective",
     "train",
+    "whatif",
 ]
 
 

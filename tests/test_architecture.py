@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -156,3 +157,13 @@ def test_only_runs_names_its_files_locks_and_renames():
             )
         ]
     assert wrong == []
+
+
+def test_one_name_for_one_thing():
+    """No two rooms have a class of the same name."""
+    where = defaultdict[str, list[str]](list)
+    for file in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.parse(file.read_text()).body:
+            if isinstance(node, ast.ClassDef):
+                where[node.name].append(str(file.relative_to(PACKAGE)))
+    assert {name: files for name, files in where.items() if len(files) > 1} == {}

@@ -55,7 +55,7 @@ class Display(Protocol):
 def display(console: Console) -> Iterator[Display]:
     """Bars if ``console`` is a terminal, else lines."""
     if not console.is_terminal:
-        yield Lines(console)
+        yield PlainLines(console)
         return
     with _Progress(
         TextColumn("{task.description}"),
@@ -71,7 +71,7 @@ def display(console: Console) -> Iterator[Display]:
         yield Bars(progress)
 
 
-class Lines:
+class PlainLines:
     """Plain lines."""
 
     def __init__(self, console: Console, now: Callable[[], float] = time.monotonic, every_s: float = BEAT_S) -> None:

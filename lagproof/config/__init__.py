@@ -19,7 +19,7 @@ from lagproof.errors import ConfigError
 from lagproof.learner.optimization import Optimization
 from lagproof.monitor.thresholds import Thresholds
 from lagproof.names import AdvantageName, Precision, ReductionName
-from lagproof.settings.keys import Key, key, require
+from lagproof.settings.keys import Setting, key, require
 from lagproof.settings.keys import keys as _keys_of
 from lagproof.settings.models import FromTable, Named, model, to_dict
 from lagproof.settings.toml import parse_override, read_toml, set_key
@@ -190,16 +190,16 @@ class Config:
         Path(path).write_text(tomli_w.dumps(self.to_dict()), encoding="utf-8")
 
 
-def keys() -> list[Key]:
+def keys() -> list[Setting]:
     """Every key with its default and its help text, in the order of the tree."""
     return _flat(Config(), "")
 
 
-def _flat(section: Any, prefix: str) -> list[Key]:
-    rows: list[Key] = []
+def _flat(section: Any, prefix: str) -> list[Setting]:
+    rows: list[Setting] = []
     for row in _keys_of(section, prefix):
         if isinstance(row.default, Named):
-            rows.append(Key(f"{row.name}.name", row.default.name, row.help))
+            rows.append(Setting(f"{row.name}.name", row.default.name, row.help))
         elif dataclasses.is_dataclass(row.default):
             rows.extend(_flat(row.default, f"{row.name}."))
         else:

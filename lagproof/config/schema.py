@@ -41,7 +41,7 @@ def _named(name: str, section: Schema, *, required: bool = True) -> Schema:
 
 def _task(name: str) -> Schema:
     info = tasks.info(name)
-    found = _of(info.options) | {"description": info.summary}
+    found: Schema = {**_of(info.options), "description": info.summary}
     for option, default in info.defaults.items():
         found["properties"][option]["default"] = default
     if name == "mixture":

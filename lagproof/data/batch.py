@@ -1,5 +1,6 @@
 """An optimiser batch, laid end to end once: what the learner trains on and what a run writes down."""
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 from __future__ import annotations
 
 import math

@@ -130,7 +130,7 @@ class Sample:
             value = getattr(self, name)
             if value is not None:
                 object.__setattr__(self, name, _array(value, dtype))
-        if self.support is not None and not isinstance(self.support, Support):
+        if self.support is not None and not isinstance(self.support, Support):  # pyright: ignore[reportUnnecessaryIsInstance]
             object.__setattr__(self, "support", Support.of(self.support))
         n = len(self.response_ids)
         for name in ("version", "sampler_logp", "support"):

@@ -9,11 +9,11 @@ from typing import Any
 
 from lagproof import objectives as rules
 from lagproof.data.tokens import TokenBatch
-from lagproof.dumps.dump import Batch, Dump
+from lagproof.dumps.dump import Dump, DumpBatch
 from lagproof.objectives import Objective
 from lagproof.objectives.reduction import Reduction, reduction
 from lagproof.runs.files import read_toml
-from lagproof.runs.layout import Layout
+from lagproof.runs.layout import RunLayout
 from lagproof.settings.toml import parse_override
 from lagproof.tensors.advantage import ADVANTAGES
 
@@ -38,7 +38,7 @@ class Choice:
     def how(self) -> Reduction:
         return reduction(self.reduction, self.max_tokens)
 
-    def tokens(self, batch: Batch) -> TokenBatch:
+    def tokens(self, batch: DumpBatch) -> TokenBatch:
         """The tokens with the advantage that this objective brings."""
         if self.advantage not in ADVANTAGES:
             return batch.tokens
@@ -55,7 +55,7 @@ def parse(text: str) -> Objective:
 
 def baseline_choice(path: Path, name: str | None) -> Choice:
     """The baseline: the run's own objective, for a dump ``grpo``, unless one is named."""
-    file = Layout(path).config
+    file = RunLayout(path).config
     if name is None and file.is_file():
         config = read_toml(file)  # every key stands in it, since a run saves what it resolved
         learner, options = config["learner"], dict(config["objective"])

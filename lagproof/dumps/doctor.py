@@ -19,7 +19,7 @@ from lagproof.dumps.rows import Record
 from lagproof.monitor.advice import advice
 from lagproof.monitor.alarm import Alarm, Severity, alarms
 from lagproof.monitor.thresholds import Thresholds
-from lagproof.runs.layout import Layout
+from lagproof.runs.layout import RunLayout
 
 COLLAPSE = "reward_collapse"
 
@@ -102,7 +102,7 @@ def doctor(path: str | Path, mapping: Mapping[str, str] | None = None, config: T
         InputError: it cannot be used; says why.
     """
     path = Path(path)
-    path = path.parent if path == Layout(path.parent).metrics else path
+    path = path.parent if path == RunLayout(path.parent).metrics else path
     if rows_module.is_run(path):
         record = rows_module.of_run(path)
         record = record if config is None else replace(record, alarm=config)

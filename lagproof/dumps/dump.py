@@ -28,7 +28,7 @@ PADDED_SHARE = 0.1
 
 
 @dataclass(frozen=True, eq=False)
-class Batch:
+class DumpBatch:
     """What one optimiser step trained on.
 
     Attributes:
@@ -63,7 +63,7 @@ class Dump:
     """
 
     path: Path
-    batches: Sequence[Batch]
+    batches: Sequence[DumpBatch]
     columns: Mapping[str, str]
     advantage: str | None
     knows_learner: bool
@@ -200,7 +200,7 @@ def _rounded(values: NDArray[np.float32], known: NDArray[np.bool_], num_known: i
     return others > 0 and int(np.count_nonzero(coarse & known & ~is_zero)) >= ROUNDED_SHARE * others
 
 
-def _batches(flat: Flat, step: NDArray[np.int64] | None, is_ours: bool, origin: str | None) -> list[Batch]:
+def _batches(flat: Flat, step: NDArray[np.int64] | None, is_ours: bool, origin: str | None) -> list[DumpBatch]:
     num_responses = len(flat.lengths)
     step_of = np.zeros(num_responses, dtype=np.int64) if step is None else step
     flat, step_of = _sorted(flat, step_of)
@@ -209,7 +209,7 @@ def _batches(flat: Flat, step: NDArray[np.int64] | None, is_ours: bool, origin: 
         group = flat.group.combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False).astype(np.int64)
     ends = np.concatenate([[0], np.cumsum(flat.lengths)])
     first = np.flatnonzero(np.concatenate([[True], step_of[1:] != step_of[:-1]]))
-    out: list[Batch] = []
+    out: list[DumpBatch] = []
     for a, b in zip(first, np.append(first[1:], num_responses), strict=True):
         part = _Part(flat, slice(int(a), int(b)), slice(int(ends[a]), int(ends[b])))
         out.append(_batch(part, None if step is None else int(step_of[a]), group, is_ours, origin))
@@ -233,7 +233,7 @@ class _Part:
         return None if values is None else torch.from_numpy(values[self.responses])
 
 
-def _batch(part: _Part, step: int | None, groups: NDArray[Any] | None, is_ours: bool, origin: str | None) -> Batch:
+def _batch(part: _Part, step: int | None, groups: NDArray[Any] | None, is_ours: bool, origin: str | None) -> DumpBatch:
     lengths = torch.from_numpy(part.flat.lengths[part.responses])
     response = torch.arange(len(lengths)).repeat_interleave(lengths)
     group = None if groups is None else torch.from_numpy(groups[part.responses])
@@ -246,7 +246,7 @@ def _batch(part: _Part, step: int | None, groups: NDArray[Any] | None, is_ours: 
     if advantage is None:
         advantage = torch.zeros_like(policy)
     tokens = TokenBatch(policy, advantage, response, len(lengths), sampler, group, version)
-    return Batch(
+    return DumpBatch(
         tokens=tokens,
         step=step,
         version=_learner_version(part, step, version, is_ours),

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from lagproof.dumps.sources import Source, is_list
+from lagproof.dumps.sources import SourceFile, is_list
 from lagproof.errors import InputError
 
 _TOKEN_KINDS: dict[str, type] = {
@@ -45,7 +45,7 @@ class Flat:
     group: pa.ChunkedArray | None
 
 
-def flatten(source: Source) -> Flat:
+def flatten(source: SourceFile) -> Flat:
     """Flatten one table, with one row a response or one row a token, and leave out what its mask leaves out.
 
     Raises:
@@ -65,7 +65,7 @@ def flatten(source: Source) -> Flat:
     return Flat(before[end] - before[end - flat.lengths], token, flat.response, flat.group)
 
 
-def _from_lists(source: Source) -> Flat:
+def _from_lists(source: SourceFile) -> Flat:
     table = source.table
     policy, _ = _values(source, "policy_logp")
     lengths = _list_lengths(table["policy_logp"])
@@ -84,7 +84,7 @@ def _from_lists(source: Source) -> Flat:
     return _finish(source, lengths, token, response, lambda x: x)
 
 
-def _from_rows(source: Source) -> Flat:
+def _from_rows(source: SourceFile) -> Flat:
     """One row a token: a response is the rows that share ``response`` (and ``step``)."""
     table = source.table
     if "response" not in table.column_names:
@@ -112,7 +112,9 @@ def _from_rows(source: Source) -> Flat:
     return _finish(source, lengths, tokens, response, lambda x: x.take(pa.array(at)))
 
 
-def _finish(source: Source, lengths: NDArray[Any], token: dict[str, Any], response: dict[str, Any], pick: Any) -> Flat:
+def _finish(
+    source: SourceFile, lengths: NDArray[Any], token: dict[str, Any], response: dict[str, Any], pick: Any
+) -> Flat:
     table = source.table
     for part in (token, response):
         for role in _WHOLE_NUMBERS:
@@ -125,7 +127,7 @@ def _finish(source: Source, lengths: NDArray[Any], token: dict[str, Any], respon
     return Flat(lengths.astype(np.int64), token, response, group)
 
 
-def _values(source: Source, role: str) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+def _values(source: SourceFile, role: str) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     """All values of a column end to end, a missing one NaN; and which rows are null."""
     column = source.table[role]
     _check_numbers(source, role)
@@ -135,7 +137,7 @@ def _values(source: Source, role: str) -> tuple[NDArray[Any], NDArray[np.bool_]]
     return np.concatenate(parts), _nulls(column)  # a copy: arrow's own buffers must not be written to
 
 
-def _check_log_probabilities(source: Source) -> None:
+def _check_log_probabilities(source: SourceFile) -> None:
     """Both hold numbers, and both a list a row or both a number a row."""
     listed: dict[bool, str] = {}
     for role in ("policy_logp", "sampler_logp"):
@@ -148,7 +150,7 @@ def _check_log_probabilities(source: Source) -> None:
         )
 
 
-def _check_numbers(source: Source, role: str) -> None:
+def _check_numbers(source: SourceFile, role: str) -> None:
     kind = source.table[role].type
     inner = kind.value_type if is_list(kind) else kind
     kinds = (pa.types.is_floating, pa.types.is_integer, pa.types.is_boolean, pa.types.is_null)
@@ -163,7 +165,7 @@ def _numbers(chunk: pa.Array, kind: type) -> NDArray[Any]:
     return np.asarray(chunk.to_numpy(zero_copy_only=False), dtype=kind)
 
 
-def _of_response(source: Source, role: str) -> NDArray[Any]:
+def _of_response(source: SourceFile, role: str) -> NDArray[Any]:
     """One value a response; where there is a list (rewards of tokens), its sum."""
     values, _ = _values(source, role)
     column = source.table[role]
@@ -174,7 +176,7 @@ def _of_response(source: Source, role: str) -> NDArray[Any]:
     return np.where(lengths > 0, total, np.nan)
 
 
-def _whole(source: Source, role: str, values: NDArray[Any]) -> NDArray[np.int64]:
+def _whole(source: SourceFile, role: str, values: NDArray[Any]) -> NDArray[np.int64]:
     if not (np.isfinite(values) & (values == np.floor(values))).all():
         raise InputError(f"column {_called(source, role)} has values that are missing or no whole numbers")
     return values.astype(np.int64)
@@ -186,7 +188,7 @@ def _filled(values: NDArray[Any], missing: NDArray[np.bool_], kind: type) -> NDA
     return out
 
 
-def _check_lengths(source: Source, role: str, expected: NDArray[Any], found: NDArray[Any]) -> None:
+def _check_lengths(source: SourceFile, role: str, expected: NDArray[Any], found: NDArray[Any]) -> None:
     wrong = np.flatnonzero(expected != found)
     if len(wrong):
         row = int(wrong[0])
@@ -206,7 +208,7 @@ def _nulls(column: pa.ChunkedArray) -> NDArray[np.bool_]:
     return np.asarray(column.is_null().to_numpy(), dtype=np.bool_)
 
 
-def _called(source: Source, role: str) -> str:
+def _called(source: SourceFile, role: str) -> str:
     column = source.columns[role]
     return repr(role) if column == role else f"{column!r} ({role})"
 

@@ -11,13 +11,13 @@ import torch
 from lagproof.data.metrics import Mean, Metric, merge, over, values
 from lagproof.data.rows import Row
 from lagproof.data.slices import Key
-from lagproof.dumps.dump import Batch, Dump
+from lagproof.dumps.dump import Dump, DumpBatch
 from lagproof.errors import ConfigError, InputError
 from lagproof.metrics.balance import balance
 from lagproof.metrics.mismatch import mismatch_metrics
 from lagproof.metrics.responses import ages
 from lagproof.monitor.thresholds import Thresholds
-from lagproof.runs.layout import Layout
+from lagproof.runs.layout import RunLayout
 from lagproof.runs.run import Run
 from lagproof.settings.keys import read
 from lagproof.tensors.advantage import has_zero_variance
@@ -48,7 +48,7 @@ class Record:
 
 def is_run(path: Path) -> bool:
     """Whether ``path`` is a run directory of ours that has a history."""
-    return Layout(path).metrics.is_file()
+    return RunLayout(path).metrics.is_file()
 
 
 def of_run(path: Path) -> Record:
@@ -88,7 +88,7 @@ def of_dump(dump: Dump, alarm: Thresholds) -> Record:
     return Record(rows, alarm, pooled=values(merge(typed)), knows_learner=dump.knows_learner, notes=list(dump.notes))
 
 
-def metrics(batch: Batch) -> dict[Key, Metric]:
+def metrics(batch: DumpBatch) -> dict[Key, Metric]:
     """Everything that can be said of a batch of which no weights are known."""
     tokens = batch.tokens
     out = mismatch_metrics(tokens, batch.version) | balance(tokens)

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from lagproof.dumps.columns import resolve
 from lagproof.errors import InputError
 from lagproof.runs.evaluation import is_evaluation
-from lagproof.runs.layout import Layout
+from lagproof.runs.layout import RunLayout
 
 PARQUET = (".parquet", ".pq")
 JSONL = (".jsonl", ".ndjson", ".json")
@@ -28,7 +28,7 @@ _PEEKED_LINES = 20
 
 
 @dataclass(frozen=True, eq=False)
-class Source:
+class SourceFile:
     """One file.
 
     Attributes:
@@ -62,7 +62,7 @@ def files(path: Path) -> list[Path]:
         raise InputError(
             f"{path}: holds an evaluation, which has no log-probabilities; give a run directory, or a dump of rollouts"
         )
-    rollouts = Layout(path).rollouts
+    rollouts = RunLayout(path).rollouts
     folder = rollouts if rollouts.is_dir() else path
     for suffixes in (PARQUET, JSONL):
         found = [p for p in folder.iterdir() if p.suffix in suffixes and not p.name.startswith(".")]
@@ -74,7 +74,7 @@ def files(path: Path) -> list[Path]:
     )
 
 
-def read(path: Path, mapping: Mapping[str, str] | None) -> Source:
+def read(path: Path, mapping: Mapping[str, str] | None) -> SourceFile:
     """Read the columns of one file that have a meaning.
 
     Raises:
@@ -88,16 +88,16 @@ def read(path: Path, mapping: Mapping[str, str] | None) -> Source:
         raise InputError(f"{path}: cannot be read: {_first_line(error)}") from error
 
 
-def _parquet(path: Path, mapping: Mapping[str, str] | None) -> Source:
+def _parquet(path: Path, mapping: Mapping[str, str] | None) -> SourceFile:
     file = pq.ParquetFile(path)
     schema = file.schema_arrow
     columns = _of_lists(resolve(schema.names, mapping), schema)
     table = file.read(columns=list(dict.fromkeys(columns.values())))
     is_ours = b"lagproof_record_version" in (schema.metadata or {})
-    return Source(path, _named(table, columns), columns, is_ours, ())
+    return SourceFile(path, _named(table, columns), columns, is_ours, ())
 
 
-def _json_lines(path: Path, mapping: Mapping[str, str] | None) -> Source:
+def _json_lines(path: Path, mapping: Mapping[str, str] | None) -> SourceFile:
     with pa.input_stream(path) as stream:  # reads .gz and .zst too
         body = stream.read()
     cut = body.rfind(b"\n") + 1
@@ -118,7 +118,7 @@ def _json_lines(path: Path, mapping: Mapping[str, str] | None) -> Source:
     except pa.ArrowInvalid:
         _refuse_first_wrong_line(body, schema)
         raise
-    return Source(path, _named(table, columns), columns, False, notes)
+    return SourceFile(path, _named(table, columns), columns, False, notes)
 
 
 def is_list(kind: pa.DataType) -> bool:

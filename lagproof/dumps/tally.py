@@ -13,7 +13,7 @@ from torch import Tensor
 from lagproof.data.metrics import Metrics, merge
 from lagproof.data.tokens import Counts, TokenBatch
 from lagproof.dumps.choices import Choice
-from lagproof.dumps.dump import Batch
+from lagproof.dumps.dump import DumpBatch
 from lagproof.metrics.slices import NUM_CELLS, cells, pieces
 from lagproof.objectives import Objective
 from lagproof.objectives.base import Weighting
@@ -70,7 +70,7 @@ class Tally:
         self.gram = np.zeros((len(choices), len(choices)))
         self.metrics: list[list[Metrics]] = [[] for _ in choices]
 
-    def add(self, batch: Batch) -> None:
+    def add(self, batch: DumpBatch) -> None:
         """Weigh the tokens of a step."""
         rows = list(pieces(batch.tokens))
         with_advantage = {choice.advantage: choice.tokens(batch) for choice in self.choices}

@@ -18,7 +18,7 @@ from typing import Any
 from lagproof.config import Config
 from lagproof.data.rows import Row
 from lagproof.errors import InterruptedRunError, LagproofError, RunStoppedError
-from lagproof.runs.layout import Layout
+from lagproof.runs.layout import RunLayout
 
 SHOWN = ("reward", "d_bar", "eval/accuracy")
 """What of a row travels to the parent."""
@@ -64,7 +64,7 @@ def _attempt(connection: Connection, train: str, job: Job) -> tuple[Ending, str]
     except (InterruptedRunError, KeyboardInterrupt):
         return Ending.INTERRUPTED, "asked to stop"
     except RunStoppedError as error:
-        has_result = Layout(Path(job.config.run_dir)).result.is_file()
+        has_result = RunLayout(Path(job.config.run_dir)).result.is_file()
         return Ending.STOPPED if has_result else Ending.FAILED, str(error)
     except LagproofError as error:
         traceback.print_exc()

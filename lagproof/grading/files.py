@@ -13,7 +13,7 @@ from lagproof.errors import InputError
 from lagproof.grading.extract import Form
 from lagproof.grading.grader import Grader
 from lagproof.grading.pool import Limits
-from lagproof.grading.rows import Row, at, file_rows, has
+from lagproof.grading.rows import FileRow, at, file_rows, has
 from lagproof.runs.files import replacing, writing
 
 _BATCH = 32
@@ -67,7 +67,7 @@ def grade_file(
 
 
 def graded_rows(
-    found: Iterable[Row], grader: Grader, answer_column: str = "answer", gold_column: str = "gold"
+    found: Iterable[FileRow], grader: Grader, answer_column: str = "answer", gold_column: str = "gold"
 ) -> Iterator[dict[str, Any]]:
     """Rows with ``reward`` and ``reason``, in order."""
     for batch in _batches(found):
@@ -77,8 +77,8 @@ def graded_rows(
             yield {**row.values, "reward": reward, "reason": grade.reason}
 
 
-def _batches(found: Iterable[Row]) -> Iterator[list[Row]]:
-    batch: list[Row] = []
+def _batches(found: Iterable[FileRow]) -> Iterator[list[FileRow]]:
+    batch: list[FileRow] = []
     for row in found:
         batch.append(row)
         if len(batch) == _BATCH:
@@ -120,7 +120,7 @@ def _finite(value: Any) -> Any:
             return value
 
 
-def _text(row: Row, column: str) -> str:
+def _text(row: FileRow, column: str) -> str:
     """A value as text: an empty one where it is null, since a missing answer is graded too."""
     path = column.split(".")
     if not has(row.values, path):

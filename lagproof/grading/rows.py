@@ -15,7 +15,7 @@ SUFFIXES = (".jsonl", ".json", ".parquet")
 
 
 @dataclass(frozen=True)
-class Row:
+class FileRow:
     """A row and where it stands, for messages: ``train.jsonl, line 17``."""
 
     where: str
@@ -59,7 +59,7 @@ def _opened(value: Any) -> Any:
     return value
 
 
-def first_of_each(found: Iterator[Row], unique: Sequence[str], seen: set[Any]) -> Iterator[Row]:
+def first_of_each(found: Iterator[FileRow], unique: Sequence[str], seen: set[Any]) -> Iterator[FileRow]:
     """Of the rows with the same value under ``unique`` the first; the values are added to ``seen``."""
     for row in found:
         key = at(row.values, unique) if unique else None
@@ -68,7 +68,7 @@ def first_of_each(found: Iterator[Row], unique: Sequence[str], seen: set[Any]) -
             yield row
 
 
-def file_rows(file: Path, unique: Sequence[str] = (), seen: set[Any] | None = None) -> Iterator[Row]:
+def file_rows(file: Path, unique: Sequence[str] = (), seen: set[Any] | None = None) -> Iterator[FileRow]:
     """Every row of a file, in order.
 
     Args:
@@ -90,7 +90,7 @@ def file_rows(file: Path, unique: Sequence[str] = (), seen: set[Any] | None = No
     raise InputError(f"{file}: files of this kind are not read; must be {', '.join(SUFFIXES)}")
 
 
-def _jsonl_rows(file: Path) -> Iterator[Row]:
+def _jsonl_rows(file: Path) -> Iterator[FileRow]:
     with file.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
             if not line.strip():
@@ -99,7 +99,7 @@ def _jsonl_rows(file: Path) -> Iterator[Row]:
             yield _row(where, _parsed(line.rstrip(), where, "each line must be one JSON object"))
 
 
-def _json_rows(file: Path) -> Iterator[Row]:
+def _json_rows(file: Path) -> Iterator[FileRow]:
     content = _parsed(file.read_bytes(), str(file), "for one object a line name the file .jsonl")
     if isinstance(content, dict):  # one problem a file, as the MATH data set was published
         content = [content]
@@ -121,13 +121,13 @@ def _parsed(text: bytes, where: str, what_next: str) -> Any:
         raise InputError(f"{where}: JSON that cannot be read: {error}; write such a number as text") from error
 
 
-def _row(where: str, value: Any) -> Row:
+def _row(where: str, value: Any) -> FileRow:
     if not isinstance(value, dict):
         raise InputError(f"{where}: is a JSON {type(value).__name__}; must be an object with named columns")
-    return Row(where, value)
+    return FileRow(where, value)
 
 
-def _parquet_rows(file: Path, unique: Sequence[str], seen: set[Any]) -> Iterator[Row]:
+def _parquet_rows(file: Path, unique: Sequence[str], seen: set[Any]) -> Iterator[FileRow]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -141,7 +141,7 @@ def _parquet_rows(file: Path, unique: Sequence[str], seen: set[Any]) -> Iterator
                     seen.add(key)
                     fresh.append(number)
             for number, values in zip(fresh, batch.take(pa.array(fresh, pa.int64())).to_pylist(), strict=True):
-                yield Row(f"{file}, row {before + number + 1}", values)
+                yield FileRow(f"{file}, row {before + number + 1}", values)
             before += len(batch)
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{file}: not a parquet file that can be read: {error}") from error

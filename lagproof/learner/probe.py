@@ -14,7 +14,7 @@ from lagproof.data.metrics import Metric
 from lagproof.data.slices import Key
 from lagproof.learner.batching import items, micro_batches
 from lagproof.metrics.attribution import attribution, links
-from lagproof.models.layout import Layout, layout
+from lagproof.models.layout import TokenLayout, layout
 from lagproof.models.logprobs import response_logprobs, row_cost
 
 
@@ -63,11 +63,11 @@ class _Scorer(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, rows: Layout, temperature: float) -> Tensor:
+    def forward(self, rows: TokenLayout, temperature: float) -> Tensor:
         return response_logprobs(self.model, rows, temperature).logp
 
 
 @torch.no_grad()
-def _score(model: PreTrainedModel, weights: Mapping[str, Tensor], rows: Layout, temperature: float) -> Tensor:
+def _score(model: PreTrainedModel, weights: Mapping[str, Tensor], rows: TokenLayout, temperature: float) -> Tensor:
     named = {f"model.{name}": weight for name, weight in weights.items()}
     return functional_call(_Scorer(model), named, (rows, temperature))

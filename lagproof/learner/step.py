@@ -19,7 +19,7 @@ from lagproof.learner.optimization import Optimization
 from lagproof.metrics.balance import balance
 from lagproof.metrics.mismatch import Applied, mismatch_metrics
 from lagproof.metrics.responses import ages
-from lagproof.models.layout import Layout, layout
+from lagproof.models.layout import TokenLayout, layout
 from lagproof.models.logprobs import response_logprobs, row_cost
 from lagproof.objectives import Objective, Scope
 from lagproof.objectives.reduction import Reduction
@@ -62,7 +62,7 @@ class StepResult:
 class _Piece:
     """A micro-batch ready to run: ``tokens`` lacks only ``policy_logp``; ``rows`` are its places in the whole batch."""
 
-    layout: Layout
+    layout: TokenLayout
     tokens: TokenBatch
     rows: Tensor
 

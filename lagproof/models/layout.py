@@ -47,7 +47,7 @@ class RowCost:
 
 
 @dataclass(frozen=True, eq=False)
-class Layout:
+class TokenLayout:
     """One forward over B rows of L positions that scores N response tokens, sample by sample in the given order.
 
     Attributes:
@@ -67,7 +67,7 @@ class Layout:
     support: Support | None
 
 
-def layout(groups: Groups, cost: RowCost | None = None) -> Layout:
+def layout(groups: Groups, cost: RowCost | None = None) -> TokenLayout:
     """Lay the samples of some groups out as rows; samples without a response token take no part.
 
     Args:
@@ -91,7 +91,7 @@ def layout(groups: Groups, cost: RowCost | None = None) -> Layout:
         ids, positions, visible, score_at = _tree_rows(trees, packing)
     targets = np.concatenate([s.response_ids for s in samples]) if samples else np.zeros(0)
     targets = torch.from_numpy(targets.astype(np.int64))
-    return Layout(ids, positions, visible, score_at, targets, _support(samples))
+    return TokenLayout(ids, positions, visible, score_at, targets, _support(samples))
 
 
 def input_tokens(groups: Groups, cost: RowCost | None = None) -> int:

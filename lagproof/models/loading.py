@@ -28,7 +28,7 @@ from lagproof.errors import CheckpointError, InputError, LagproofError, PromptEr
 from lagproof.models.hub import check_reachable
 from lagproof.models.logprobs import check_head
 from lagproof.models.tiny import TINY_MODELS
-from lagproof.runs.layout import Layout
+from lagproof.runs.layout import RunLayout
 
 BUILT_IN = (*TINY_MODELS, "smollm2")
 SHOWN = 80
@@ -145,7 +145,7 @@ def smollm2_file() -> Path:
 
 def _from_folder(folder: Path, dtype: torch.dtype) -> Loaded:
     if not (folder / "config.json").is_file():
-        saved = Layout(folder).saved()
+        saved = RunLayout(folder).saved()
         hint = f"; it is a run: name one of its checkpoints, for example {saved[-1]}" if saved else ""
         raise InputError(f"model folder {folder}: has no config.json, so it is not a Hugging Face model folder{hint}")
     for file in sorted(folder.glob("*.safetensors")):

@@ -20,7 +20,7 @@ from transformers import PreTrainedModel
 
 from lagproof.data.samples import Support
 from lagproof.errors import InputError
-from lagproof.models.layout import Layout, RowCost
+from lagproof.models.layout import RowCost, TokenLayout
 
 CHUNK_ELEMENTS = 4_000_000
 """Logits held at a time; up to this many the plain path is used, which keeps them and is faster."""
@@ -38,7 +38,7 @@ class Scored:
 
 
 def response_logprobs(
-    model: PreTrainedModel, layout: Layout, temperature: float = 1.0, *, entropy: bool = False
+    model: PreTrainedModel, layout: TokenLayout, temperature: float = 1.0, *, entropy: bool = False
 ) -> Scored:
     """Score the response tokens of a layout, in its order.
 
@@ -150,7 +150,7 @@ def _decoder(model: PreTrainedModel) -> nn.Module:
     return model.base_model if decoder is model else decoder
 
 
-def _hidden(model: PreTrainedModel, layout: Layout) -> Tensor:
+def _hidden(model: PreTrainedModel, layout: TokenLayout) -> Tensor:
     """Last hidden states of every position, ``[B * L, H]``."""
     device, dtype = model.device, model.dtype
     mask = positions = None

@@ -63,7 +63,7 @@ def _against_mismatch(engine_share: float | None, objective: str | None) -> list
             "top-p and top-k with the learner's, its precision (rollout.precision), and its routing (experts)",
         ]
     out: list[str] = []
-    own = OBJECTIVES[objective].advice.get("mismatch") if objective in OBJECTIVES else None
+    own = OBJECTIVES[objective].advice.get("mismatch") if objective is not None and objective in OBJECTIVES else None
     if own is not None:
         named = {alarm: remedies(alarm) for alarm in ("mismatch", "negative_side")}
         others = own.format(mismatch=" or ".join(named["mismatch"]), negative_side=", or ".join(named["negative_side"]))

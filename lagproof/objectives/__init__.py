@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from lagproof.errors import UnknownNameError
 from lagproof.objectives.base import Finding, Objective, Scope
@@ -72,7 +72,9 @@ def objective(name: str, **options: Any) -> Objective:
     for option in options:
         if option not in allowed:
             raise UnknownNameError(f"option of {name}", f"objective.{option}", [f"objective.{o}" for o in allowed])
-    return TABLE[name](**{k: tuple(v) if isinstance(v, list) else v for k, v in options.items()})  # a pair, from TOML
+    return TABLE[name](
+        **{k: tuple(cast(list[Any], v)) if isinstance(v, list) else v for k, v in options.items()}
+    )  # a pair, from TOML
 
 
 def options(name: str) -> list[Option]:

@@ -20,7 +20,7 @@ from lagproof.data.slices import AgeBand, Key
 from lagproof.metrics.ccdf import CCDF, merged
 from lagproof.metrics.slices import wider
 from lagproof.runs.lags import LagName
-from lagproof.runs.layout import Layout
+from lagproof.runs.layout import RunLayout
 from lagproof.runs.run import Run
 
 MAX_POINTS = 12_000
@@ -275,7 +275,7 @@ def tail(run: Run) -> tuple[CCDF | None, list[str]]:
     """
     found: list[CCDF] = []
     problems: list[str] = []
-    for file in Layout(run.path).rollout_files():
+    for file in RunLayout(run.path).rollout_files():
         try:
             found += _tail_of_file(file, run.last_step / 2)
         except (OSError, pa.ArrowException) as error:

@@ -36,14 +36,14 @@ from lagproof.data.samples import Group
 from lagproof.errors import CheckpointError
 from lagproof.runs import rollouts
 from lagproof.runs.files import read_json, write_parquet, writing
-from lagproof.runs.layout import Layout
+from lagproof.runs.layout import RunLayout
 from lagproof.runs.writer import KEPT
 
 MANIFEST = "run/manifest.json"
 
 
 @dataclass(frozen=True, eq=False)
-class State:
+class Checkpoint:
     """What a run needs to go on, besides the weights of the newest version.
 
     Attributes:
@@ -65,7 +65,7 @@ class State:
     metrics_bytes: int
 
 
-def save(layout: Layout, state: State, save_model: Callable[[Path], None], keep: int) -> Path:
+def save(layout: RunLayout, state: Checkpoint, save_model: Callable[[Path], None], keep: int) -> Path:
     """Write the checkpoint of this step, and remove all but the newest ``keep``.
 
     Args:
@@ -126,7 +126,7 @@ def verify(path: Path) -> None:
             raise CheckpointError(f"checkpoint {path}: {name} is damaged (its SHA-256 is not the one written)")
 
 
-def load_state(path: Path) -> State:
+def load_state(path: Path) -> Checkpoint:
     """Everything but the newest weights, which are the Hugging Face folder itself."""
     from safetensors.torch import load_file
 
@@ -134,7 +134,7 @@ def load_state(path: Path) -> State:
     state = read_json(run / "state.json")
     sampler = run / "sampler.safetensors"
     groups = {group.prompt: group for group in rollouts.groups(pq.read_table(run / "held.parquet"))}
-    return State(
+    return Checkpoint(
         version=state["version"],
         schedule=state["schedule"],
         held={int(ticket): groups[prompt] for ticket, prompt in state["held"].items()},
@@ -145,7 +145,7 @@ def load_state(path: Path) -> State:
     )
 
 
-def _write_state(run: Path, state: State) -> None:
+def _write_state(run: Path, state: Checkpoint) -> None:
     from safetensors.torch import save_file
 
     buffer = io.BytesIO()  # torch's own writer reports a full disk as a RuntimeError

@@ -81,7 +81,7 @@ def append_line(value: Json, path: Path) -> None:
 
 
 @dataclass(frozen=True)
-class Lines:
+class JsonLines:
     """What a file of JSON Lines holds.
 
     Attributes:
@@ -95,14 +95,14 @@ class Lines:
     damaged: tuple[str, ...] = ()
 
 
-def read_lines(path: Path) -> Lines:
+def read_lines(path: Path) -> JsonLines:
     """Read JSON Lines; a missing file has none.
 
     Raises:
         RunDirError: the file exists and cannot be opened.
     """
     if not path.exists():
-        return Lines()
+        return JsonLines()
     with reading(path):
         lines = path.read_bytes().split(b"\n")
     written = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
@@ -122,7 +122,7 @@ def read_lines(path: Path) -> Lines:
             objects.append((number, value))
         else:
             damaged.append(f"{path.name}: line {number} is not a JSON object")
-    return Lines(tuple(objects), truncated, tuple(damaged))
+    return JsonLines(tuple(objects), truncated, tuple(damaged))
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True)
-class Layout:
+class RunLayout:
     """The paths of a run; none need exist."""
 
     path: Path
@@ -79,5 +79,5 @@ class Layout:
 
 def is_run(path: Path) -> bool:
     """Whether a directory holds a run that has started, damaged or not."""
-    layout = Layout(path)
+    layout = RunLayout(path)
     return layout.config.is_file() or layout.metrics.is_file()

@@ -15,9 +15,9 @@ from lagproof.data.slices import Slice
 from lagproof.errors import RunDirError
 from lagproof.monitor.alarm import Alarm, Severity
 from lagproof.runs import lags
-from lagproof.runs.files import Lines, read_json, read_lines, read_toml, reading
+from lagproof.runs.files import JsonLines, read_json, read_lines, read_toml, reading
 from lagproof.runs.lags import LagName
-from lagproof.runs.layout import Layout, is_run
+from lagproof.runs.layout import RunLayout, is_run
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Result:
+class RunResult:
     """What became of a run.
 
     Attributes:
@@ -65,7 +65,7 @@ class Run:
     config: Mapping[str, Any]
     history: tuple[Row, ...] = ()
     alarms: tuple[Alarm, ...] = ()
-    result: Result | None = None
+    result: RunResult | None = None
     notes: tuple[str, ...] = ()
     damaged: tuple[str, ...] = ()
     name: str | None = None
@@ -81,7 +81,7 @@ class Run:
         Raises:
             RunDirError: no run there, or files that cannot be opened.
         """
-        layout = Layout(Path(path))
+        layout = RunLayout(Path(path))
         if not is_run(layout.path):
             raise RunDirError(f"{path}: is not a run directory (it has no {layout.config.name}); check the path")
         notes: list[str] = []
@@ -96,9 +96,9 @@ class Run:
         return cls(layout.path, config, rows, alarms, result, tuple(notes), damaged, name)
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> RunLayout:
         """Where its files lie."""
-        return Layout(self.path)
+        return RunLayout(self.path)
 
     @cached_property
     def rows(self) -> tuple[Row, ...]:
@@ -213,7 +213,7 @@ class Run:
         return RunDirError(f"{self.layout.config}: is not a run's configuration: {error!r}")
 
 
-def _rows(lines: Lines, file: str, notes: list[str]) -> tuple[tuple[Row, ...], tuple[str, ...]]:
+def _rows(lines: JsonLines, file: str, notes: list[str]) -> tuple[tuple[Row, ...], tuple[str, ...]]:
     rows: list[Row] = []
     damaged = list(lines.damaged)
     for number, line in lines.objects:
@@ -229,7 +229,7 @@ def _rows(lines: Lines, file: str, notes: list[str]) -> tuple[tuple[Row, ...], t
     return tuple(rows), tuple(damaged)
 
 
-def _alarms(lines: Lines, file: str, notes: list[str]) -> tuple[Alarm, ...]:
+def _alarms(lines: JsonLines, file: str, notes: list[str]) -> tuple[Alarm, ...]:
     alarms: list[Alarm] = []
     damaged = list(lines.damaged)
     for number, line in lines.objects:
@@ -243,12 +243,12 @@ def _alarms(lines: Lines, file: str, notes: list[str]) -> tuple[Alarm, ...]:
     return tuple(alarms)
 
 
-def _result(layout: Layout, notes: list[str]) -> Result | None:
+def _result(layout: RunLayout, notes: list[str]) -> RunResult | None:
     if not layout.result.is_file():
         return None
     try:
         found = read_json(layout.result)
-        return Result(
+        return RunResult(
             layout.path,
             str(found["reason"]),
             bool(found["success"]),

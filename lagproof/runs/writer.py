@@ -30,8 +30,8 @@ from lagproof.runs.files import (
     write_text,
     writing,
 )
-from lagproof.runs.layout import Layout
-from lagproof.runs.run import Result
+from lagproof.runs.layout import RunLayout
+from lagproof.runs.run import RunResult
 
 KEPT = "everything up to the last checkpoint is kept: make room or fix the permissions, then continue with --resume"
 """What to do when a run that has begun cannot go on writing."""
@@ -49,7 +49,7 @@ class RunWriter:
     """
 
     def __init__(self, path: Path, on_note: Callable[[str], None] = lambda text: None) -> None:
-        self.layout = Layout(path)
+        self.layout = RunLayout(path)
         self._on_note = on_note
         self._trained: list[pa.Table] = []
         self._tokens = 0
@@ -210,7 +210,7 @@ class RunWriter:
         with writing(self.layout.notes, KEPT), self.layout.notes.open("a", encoding="utf-8") as file:
             file.write(text + "\n")
 
-    def finish(self, result: Result) -> None:
+    def finish(self, result: RunResult) -> None:
         """Say that the run has ended."""
         content = {
             "reason": result.reason,

@@ -146,7 +146,7 @@ class InlineRun:
             return
         self._writer.flush(version)
         published, weights = self._parts.channel.fetch()
-        state = checkpoints.State(
+        state = checkpoints.Checkpoint(
             version=version,
             schedule=self._scheduler.snapshot(),
             held={ticket: self._held[ticket] for ticket in self._scheduler.held},

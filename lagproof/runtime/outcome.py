@@ -7,12 +7,12 @@ from pathlib import Path
 from lagproof.config import Config
 from lagproof.data.rows import Row
 from lagproof.errors import RunStoppedError
-from lagproof.runs.run import Result, Run
+from lagproof.runs.run import Run, RunResult
 from lagproof.runs.writer import RunWriter
 from lagproof.runtime.schedule import Stop
 
 
-def finished(path: Path) -> Result | None:
+def finished(path: Path) -> RunResult | None:
     """What became of a run that has ended already; one that was aborted is told again as it was then."""
     run = Run.open(path)
     if run.aborted is not None and run.result is not None:
@@ -20,7 +20,7 @@ def finished(path: Path) -> Result | None:
     return run.result
 
 
-def finish(config: Config, writer: RunWriter, stop: Stop) -> Result:
+def finish(config: Config, writer: RunWriter, stop: Stop) -> RunResult:
     """Say how the run has ended.
 
     Raises:
@@ -34,7 +34,7 @@ def finish(config: Config, writer: RunWriter, stop: Stop) -> Result:
         metrics |= {key.flat: value for key, value in evaluated.values.items() if key.name.startswith("eval/")}
     reason = str(stop.reason)
     detail = stop.detail + (_why_no_signal(last) if reason == "no_signal" else "")
-    result = Result(writer.path, reason, stop.reason.success, steps, metrics, detail)
+    result = RunResult(writer.path, reason, stop.reason.success, steps, metrics, detail)
     writer.finish(result)
     if not result.success:
         raise RunStoppedError(f"{detail} (run {writer.path}, after step {steps} of {config.steps})")

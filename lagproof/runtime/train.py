@@ -23,13 +23,13 @@ from lagproof.objectives.reduction import reduction
 from lagproof.rollout.engine import Sampling
 from lagproof.rollout.hf import HFEngine
 from lagproof.runs import checkpoints
-from lagproof.runs.run import Result
+from lagproof.runs.run import RunResult
 from lagproof.runs.writer import RunWriter, check_free
 from lagproof.runtime.inline import Components, InlineRun
 from lagproof.runtime.interrupt import interruptible
 from lagproof.runtime.outcome import finish, finished
 from lagproof.runtime.publication import MemoryChannel
-from lagproof.runtime.schedule import Admission, Limits, Periodic, Plan, Scheduler, Threshold
+from lagproof.runtime.schedule import Admission, FailureLimits, Periodic, Plan, Scheduler, Threshold
 from lagproof.settings.models import Named
 from lagproof.tasks.task import Task
 from lagproof.tensors.advantage import ADVANTAGES
@@ -43,7 +43,7 @@ def train(
     on_tokens: Callable[[int], None] | None = None,
     on_alarm: Callable[[Alarm], None] | None = None,
     on_note: Callable[[str], None] | None = None,
-) -> Result:
+) -> RunResult:
     """Run ``config``.
 
     SIGINT and SIGTERM finish the step, save and raise; a second one stops at once.
@@ -171,7 +171,7 @@ def _plan(config: Config, task: Task) -> Plan:
         prompts_per_step=config.rollout.prompts,
         steps=config.steps,
         num_prompts=num_prompts,
-        limits=Limits(
+        limits=FailureLimits(
             zero_variance_batches=config.learner.max_zero_variance_batches, bad_steps=config.learner.max_bad_steps
         ),
     )

@@ -28,7 +28,7 @@ def key(default: Any = dataclasses.MISSING, help: str = "", *, hint: str = "", *
         more: bounds ``gt``, ``ge``, ``lt``, ``le``, or what else pydantic's fields take; ``strict=False`` reads a tuple
             from a list, which is TOML's only one (set where the default is a tuple).
     """
-    made = {"default_factory": default} if callable(default) else {"default": default}
+    made: dict[str, Any] = {"default_factory": default} if callable(default) else {"default": default}
     if isinstance(default, tuple):
         more = {"strict": False, **more}
     return field(**made, metadata={**({"description": help} if help else {}), "hint": hint, **more})
@@ -93,7 +93,7 @@ def require(ok: bool, name: str, got: object, allowed: str) -> None:
         raise ConfigError(f"{name} = {got!r}: must be {allowed}")
 
 
-class Key(NamedTuple):
+class Setting(NamedTuple):
     """A key of settings: its dotted name, its default and its help text."""
 
     name: str
@@ -101,10 +101,10 @@ class Key(NamedTuple):
     help: str
 
 
-def keys(settings: Any, prefix: str = "") -> list[Key]:
+def keys(settings: Any, prefix: str = "") -> list[Setting]:
     """The keys of one dataclass of settings, with the values of this instance as defaults."""
     return [
-        Key(prefix + f.name, getattr(settings, f.name), f.metadata.get("description", ""))
+        Setting(prefix + f.name, getattr(settings, f.name), f.metadata.get("description", ""))
         for f in dataclasses.fields(settings)
     ]
 

@@ -19,7 +19,7 @@ from pydantic import BeforeValidator, ConfigDict, GetCoreSchemaHandler, Validati
 from pydantic_core import CoreSchema, core_schema
 
 from lagproof.errors import ConfigError, UnknownNameError
-from lagproof.settings.keys import allowed, key
+from lagproof.settings.keys import allowed
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ _EXPECTED = {"int_type": "int", "float_type": "float", "string_type": "str", "bo
 _BOUNDS = ("greater_than", "greater_than_equal", "less_than", "less_than_equal", "finite_number")
 
 
-@dataclass_transform(frozen_default=True, field_specifiers=(key,))
+@dataclass_transform(frozen_default=True)  # key is a plain default to a type checker
 def model(section: str) -> Callable[[type[T]], type[T]]:
     """Make a class of :func:`lagproof.settings.keys.key` fields a frozen model.
 

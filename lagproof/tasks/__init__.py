@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from lagproof.errors import UnknownNameError
-from lagproof.settings.keys import Key, keys
+from lagproof.settings.keys import Setting, keys
 from lagproof.settings.models import to_dict
 from lagproof.tasks.arithmetic import ArithmeticOptions, ArithmeticTask
 from lagproof.tasks.gym import GymOptions, GymTask
@@ -110,7 +110,7 @@ def build(name: str, options: Mapping[str, Any] | None = None, run_seed: int = 0
     return found.build(found.read(options or {}), run_seed)
 
 
-def options(name: str) -> list[Key]:
+def options(name: str) -> list[Setting]:
     """Options of a task: name, default, help."""
     return keys(info(name).read({}))
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from lagproof.errors import DataChoiceError, InputError
-from lagproof.grading.rows import SUFFIXES, Row, file_rows, first_of_each
+from lagproof.grading.rows import SUFFIXES, FileRow, file_rows, first_of_each
 from lagproof.models.hub import check_reachable
 
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
@@ -21,7 +21,7 @@ _HOW = "give a .jsonl or .parquet file, a folder of them, or a Hugging Face data
 
 
 @dataclass(frozen=True)
-class Source:
+class RowSource:
     """Where the rows of one split come from.
 
     Attributes:
@@ -35,7 +35,7 @@ class Source:
     subset: str | None = None
 
 
-def has_split(source: Source) -> bool:
+def has_split(source: RowSource) -> bool:
     """Whether a folder or a Hugging Face data set has the split; a file has no splits."""
     path = Path(source.path).expanduser()
     if path.is_dir():
@@ -47,7 +47,7 @@ def has_split(source: Source) -> bool:
         return source.split in library.get_dataset_split_names(source.path, source.subset)
 
 
-def rows(source: Source, unique: Sequence[str] = ()) -> Iterator[Row]:
+def rows(source: RowSource, unique: Sequence[str] = ()) -> Iterator[FileRow]:
     """Every row, in order.
 
     Args:
@@ -124,15 +124,15 @@ def _is_hub_name(path: str) -> bool:
     return _HUB_NAME.fullmatch(path) is not None and Path(path).suffix not in SUFFIXES
 
 
-def _hub_rows(source: Source) -> Iterator[Row]:
+def _hub_rows(source: RowSource) -> Iterator[FileRow]:
     library = _library(source)
     with _fetching(source, library):
         data = library.load_dataset(source.path, source.subset, split=source.split)
     for number, values in enumerate(data):
-        yield Row(f"{source.path} ({source.split}), row {number + 1}", values)
+        yield FileRow(f"{source.path} ({source.split}), row {number + 1}", values)
 
 
-def _library(source: Source) -> Any:
+def _library(source: RowSource) -> Any:
     if importlib.util.find_spec("datasets") is None:
         raise InputError(
             f"{source.path}: no such file or folder, and fetching a Hugging Face data set of that name needs the "
@@ -142,7 +142,7 @@ def _library(source: Source) -> Any:
 
 
 @contextmanager
-def _fetching(source: Source, library: Any) -> Iterator[None]:
+def _fetching(source: RowSource, library: Any) -> Iterator[None]:
     try:
         if not library.config.HF_HUB_OFFLINE:
             cached = any(Path(library.config.HF_DATASETS_CACHE).glob(f"{source.path.split('/')[0]}___*"))
@@ -157,7 +157,7 @@ def _fetching(source: Source, library: Any) -> Iterator[None]:
         raise _choice_error(source, library, message) or InputError(message) from error
 
 
-def _choice_error(source: Source, library: Any, message: str) -> DataChoiceError | None:
+def _choice_error(source: RowSource, library: Any, message: str) -> DataChoiceError | None:
     """What was chosen that the data set has not; ``None`` where it can be had or its choices cannot be known."""
     try:
         subsets = library.get_dataset_config_names(source.path)

@@ -16,7 +16,7 @@ from lagproof.grading.grader import Grader
 from lagproof.grading.pool import Limits
 from lagproof.settings.keys import key
 from lagproof.settings.models import model
-from lagproof.tasks.files import Source, has_split, rows
+from lagproof.tasks.files import RowSource, has_split, rows
 from lagproof.tasks.prompts import Prompting
 from lagproof.tasks.schemas import SCHEMAS, Columns, Item, Schema, digest, items, unique_column
 from lagproof.tasks.task import Answer, Grade, Problem
@@ -183,7 +183,7 @@ def data_task(options: DataOptions, name: str) -> MathTask:
 def _splits(options: DataOptions, schema: Schema) -> tuple[list[Item], list[Item]]:
     unique = unique_column(schema, options.columns())
 
-    def read(source: Source, advice: str = "") -> list[Item]:
+    def read(source: RowSource, advice: str = "") -> list[Item]:
         held = list(rows(source, unique))
         try:
             found = items(held, schema, options.columns())
@@ -193,10 +193,10 @@ def _splits(options: DataOptions, schema: Schema) -> tuple[list[Item], list[Item
             raise InputError(f"{source.path}: the data set is empty; must have at least one problem")
         return found
 
-    train = [] if options.path is None else read(Source(options.path, options.split, options.subset))
+    train = [] if options.path is None else read(RowSource(options.path, options.split, options.subset))
     place = options.eval_path or options.path
     assert place is not None
-    test = Source(place, options.eval_split, options.subset)
+    test = RowSource(place, options.eval_split, options.subset)
     if options.eval_path is None and not has_split(test):
         return _hold_out(train, options)
     advice = "; task.eval_path is read as task.path is: make data sets of two kinds a mixture, this one with weight = 0"

@@ -11,7 +11,7 @@ from typing import Any
 
 from lagproof.errors import InputError
 from lagproof.grading.extract import last_box
-from lagproof.grading.rows import Row, at, has
+from lagproof.grading.rows import FileRow, at, has
 
 QUESTIONS = ("problem", "question", "Problem", "Question", "prompt", "query")
 GOLDS = ("answer", "Answer", "ground_truth", "gold", "final_answer", "solution", "Solution")
@@ -110,7 +110,7 @@ SCHEMAS = {
 }
 
 
-def items(rows: Sequence[Row], schema: Schema, columns: Columns) -> list[Item]:
+def items(rows: Sequence[FileRow], schema: Schema, columns: Columns) -> list[Item]:
     """Rows as problems.
 
     Args:
@@ -154,7 +154,7 @@ def digest(found: Sequence[Item]) -> str:
     return whole.hexdigest()[:32]
 
 
-def _value(row: Row, chosen: str | None, usual: str | Sequence[str], role: str) -> Any:
+def _value(row: FileRow, chosen: str | None, usual: str | Sequence[str], role: str) -> Any:
     looked_for = chosen or usual
     names = (looked_for,) if isinstance(looked_for, str) else looked_for
     for name in names:
@@ -171,7 +171,7 @@ def _value(row: Row, chosen: str | None, usual: str | Sequence[str], role: str) 
     )
 
 
-def _of_another_schema(row: Row) -> str:
+def _of_another_schema(row: FileRow) -> str:
     """The data set that a row looks like, for messages."""
     for schema in SCHEMAS.values():
         named = [c.split(".") for c in (schema.columns.question, schema.columns.gold) if c is not None]
@@ -182,7 +182,7 @@ def _of_another_schema(row: Row) -> str:
     return ""
 
 
-def _question(value: Any, row: Row) -> str | Sequence[Mapping[str, str]]:
+def _question(value: Any, row: FileRow) -> str | Sequence[Mapping[str, str]]:
     if isinstance(value, str) and value.strip():
         return value
     if isinstance(value, list) and value and all(_is_message(message) for message in value):
@@ -205,7 +205,7 @@ def _content(message: Mapping[str, Any]) -> str | None:
     return content if isinstance(content, str) else None
 
 
-def _gold(value: Any, row: Row) -> str:
+def _gold(value: Any, row: FileRow) -> str:
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
     if isinstance(value, float) and math.isnan(value):
@@ -215,7 +215,7 @@ def _gold(value: Any, row: Row) -> str:
     return str(value)
 
 
-def _id(row: Row, column: str | None) -> str | None:
+def _id(row: FileRow, column: str | None) -> str | None:
     if column:
         value = at(row.values, column.split("."))
         if value is None:

@@ -16,7 +16,7 @@ import pytest
 from rich.console import Console
 
 from lagproof.cli.evaluating import EvaluationEvents, evaluate, readable, show
-from lagproof.cli.progress import Lines
+from lagproof.cli.progress import PlainLines
 from lagproof.data.samples import Finish
 from lagproof.errors import InterruptedRunError, PromptError
 from lagproof.evaluation.result import EvalResult, GradedResponse, ModelDifference, ProblemResult
@@ -124,7 +124,7 @@ def test_lines_in_a_file(tmp_path: Path) -> None:
 
 def test_within_a_batch_a_file_has_a_line_every_half_minute() -> None:
     text, clock = io.StringIO(), [0.0]
-    events = EvaluationEvents(Lines(Console(file=text, width=20), now=lambda: clock[0]), ["m"])
+    events = EvaluationEvents(PlainLines(Console(file=text, width=20), now=lambda: clock[0]), ["m"])
     events.problems("m", "t", 0, 8)
     for clock[0] in (10.0, 29.0, 31.0, 40.0, 60.0, 62.0):
         events.tokens(7)

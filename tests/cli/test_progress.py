@@ -7,7 +7,7 @@ import io
 from rich.console import Console
 
 from lagproof.cli.comparing import CellEvents
-from lagproof.cli.progress import Bars, Lines, display
+from lagproof.cli.progress import Bars, PlainLines, display
 from lagproof.cli.training import Training
 from lagproof.config import Config
 from lagproof.data.rows import Row
@@ -22,9 +22,9 @@ def terminal() -> Console:
     return Console(file=io.StringIO(), width=80, height=30, force_terminal=True, color_system=None)
 
 
-def file(every_s: float = 1e9) -> tuple[Lines, io.StringIO]:
+def file(every_s: float = 1e9) -> tuple[PlainLines, io.StringIO]:
     text = io.StringIO()
-    return Lines(Console(file=text, width=40), every_s=every_s), text
+    return PlainLines(Console(file=text, width=40), every_s=every_s), text
 
 
 def written(console: Console) -> str:
@@ -35,7 +35,7 @@ def written(console: Console) -> str:
 def test_a_file_gets_no_bars() -> None:
     text = io.StringIO()
     with display(Console(file=text)) as shown:
-        assert isinstance(shown, Lines)
+        assert isinstance(shown, PlainLines)
         shown.bar("x", 1, 2)
         shown.status("y")
         shown.log("a line [m]")
@@ -44,7 +44,7 @@ def test_a_file_gets_no_bars() -> None:
 
 def test_a_file_has_a_line_every_half_minute_of_silence() -> None:
     text, clock = io.StringIO(), [0.0]
-    lines = Lines(Console(file=text), now=lambda: clock[0])
+    lines = PlainLines(Console(file=text), now=lambda: clock[0])
     for clock[0] in (10.0, 31.0, 40.0, 59.0):
         lines.beat(lambda: f"at {clock[0]:.0f}")
     lines.log("new")

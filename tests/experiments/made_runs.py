@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from lagproof.config import Config, Named, ScheduleConfig
 from lagproof.data.rows import Row
 from lagproof.runs.lags import LagName, to_schedule
-from lagproof.runs.run import Result, Run
+from lagproof.runs.run import Run, RunResult
 
 
 def make_run(
@@ -75,7 +75,7 @@ def run_of(
 ) -> Run:
     """A finished run as it is read back, from rows under flat keys, without a directory."""
     config = {"steps": steps, "seed": seed, "schedule": to_schedule(lag), "objective": {"name": label}}
-    return Run(path, config, tuple(map(Row.parse, rows)), result=Result(path, "finished", True, steps), name=label)
+    return Run(path, config, tuple(map(Row.parse, rows)), result=RunResult(path, "finished", True, steps), name=label)
 
 
 def write_rollouts(file: Path, rng: np.random.Generator, steps: int, scale: float) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lagproof.data.samples import Finish, Sample
 from lagproof.errors import InputError
-from lagproof.models.layout import Layout, RowCost, input_tokens, layout
+from lagproof.models.layout import RowCost, TokenLayout, input_tokens, layout
 
 PLAIN = RowCost(shares_prompts=False)
 TREE = RowCost(shares_prompts=True, pairs_per_token=1e12)
@@ -23,7 +23,7 @@ def group(prompt: list[int], *responses: list[int]) -> list[Sample]:
     return [sample(prompt, response) for response in responses]
 
 
-def seen_by(lay: Layout, flat: int) -> list[tuple[int, int]]:
+def seen_by(lay: TokenLayout, flat: int) -> list[tuple[int, int]]:
     """(position, id) of everything that a position of a layout sees, in the order of the positions."""
     row, column = divmod(flat, lay.input_ids.shape[1])
     if lay.visible is None:
@@ -36,7 +36,7 @@ def seen_by(lay: Layout, flat: int) -> list[tuple[int, int]]:
     return sorted((positions[k], int(lay.input_ids[row, k])) for k in keys)
 
 
-def check(lay: Layout, groups: list[list[Sample]]) -> None:
+def check(lay: TokenLayout, groups: list[list[Sample]]) -> None:
     """Every response token is scored by a position that sees exactly the prompt and the response so far."""
     expected = [
         (list(enumerate([*s.prompt_ids, *s.response_ids[:t]])), s.response_ids[t])

@@ -9,13 +9,13 @@ from lagproof.runtime.schedule import (
     Begin,
     Cancel,
     Command,
-    Counts,
     Discard,
     DiscardReason,
-    Limits,
+    FailureLimits,
     MaxAge,
     Periodic,
     Plan,
+    PromptCounts,
     Publish,
     Replace,
     SampleFailed,
@@ -59,7 +59,7 @@ def stop(commands: list[Command]) -> Stop:
 
 def test_result_of_a_timed_out_attempt_after_the_retry() -> None:
     # attempt 1 times out, attempt 2 returns, then attempt 1 returns: one result is kept
-    plan = Plan(SYNCHRONOUS, prompts_per_step=1, steps=9, limits=Limits(sample_timeout_s=1.0))
+    plan = Plan(SYNCHRONOUS, prompts_per_step=1, steps=9, limits=FailureLimits(sample_timeout_s=1.0))
     scheduler = begun(plan)
     assert scheduler.handle(Tick(10.0), Tick(10.9)) == []
     assert scheduler.handle(Tick(11.0)) == [Cancel(0), Start(1, 0, 0, 2, 0)]
@@ -68,11 +68,11 @@ def test_result_of_a_timed_out_attempt_after_the_retry() -> None:
     assert scheduler.handle(SampleFinished(0, 0, 0)) == [superseded]
     assert scheduler.handle(SampleFailed(0, "cancelled")) == []
     assert scheduler.ignored == 2
-    assert scheduler.counts == Counts(started=1, trained=0, buffered=1, running=0, failed=0, dropped=0)
+    assert scheduler.counts == PromptCounts(started=1, trained=0, buffered=1, running=0, failed=0, dropped=0)
 
 
 def test_result_of_a_timed_out_attempt_before_the_retry() -> None:
-    plan = Plan(SYNCHRONOUS, prompts_per_step=1, steps=9, limits=Limits(sample_timeout_s=1.0))
+    plan = Plan(SYNCHRONOUS, prompts_per_step=1, steps=9, limits=FailureLimits(sample_timeout_s=1.0))
     scheduler = begun(plan)
     scheduler.handle(Tick(0.0), Tick(1.0))
     assert scheduler.handle(SampleFinished(0, 0, 0)) == [
@@ -92,7 +92,7 @@ def test_a_result_that_comes_twice_does_not_take_the_first_away() -> None:
 
 def test_stuck_samples_give_their_slots_back() -> None:
     # two slots, two prompts that never return, one second for each attempt
-    limits = Limits(attempts=2, sample_timeout_s=1.0)
+    limits = FailureLimits(attempts=2, sample_timeout_s=1.0)
     scheduler = begun(Plan(SYNCHRONOUS, prompts_per_step=4, steps=9, limits=limits), slots=2)
     scheduler.handle(Tick(0.0))
     assert starts(scheduler.handle(Tick(1.0))) == [(2, 0, 0), (3, 1, 0)]
@@ -102,11 +102,11 @@ def test_stuck_samples_give_their_slots_back() -> None:
     assert [c.prompt for c in commands if isinstance(c, Discard)] == [0, 1]
     assert starts(commands) == [(4, 2, 0), (5, 3, 0)]
     assert scheduler.handle(SampleFinished(4, 0, 0), SampleFinished(5, 0, 0)) == [Train(0, (4, 5))]
-    assert scheduler.counts == Counts(started=4, trained=0, buffered=2, running=0, failed=2, dropped=0)
+    assert scheduler.counts == PromptCounts(started=4, trained=0, buffered=2, running=0, failed=2, dropped=0)
 
 
 def test_a_stop_ends_a_tick() -> None:
-    limits = Limits(attempts=1, failed_prompts=1, sample_timeout_s=1.0)
+    limits = FailureLimits(attempts=1, failed_prompts=1, sample_timeout_s=1.0)
     scheduler = begun(Plan(SYNCHRONOUS, prompts_per_step=2, steps=9, limits=limits))
     cancel, discard, *rest = scheduler.handle(Tick(0.0), Tick(1.0))
     assert (cancel, rest[0]) == (Cancel(0), Cancel(1))
@@ -154,7 +154,7 @@ def test_a_prompt_is_given_up_after_its_attempts_and_its_batch_is_smaller() -> N
 
 
 def test_a_batch_of_which_nothing_came_is_passed_over() -> None:
-    scheduler = begun(Plan(Periodic(1, 1), prompts_per_step=1, steps=2, limits=Limits(attempts=1)))
+    scheduler = begun(Plan(Periodic(1, 1), prompts_per_step=1, steps=2, limits=FailureLimits(attempts=1)))
     scheduler.handle(SampleFinished(1, 0, 0))
     assert scheduler.handle(SampleFailed(0, "no")) == [
         Discard(0, 0, DiscardReason.FAILED, "no"),
@@ -167,7 +167,7 @@ def test_a_batch_of_which_nothing_came_is_passed_over() -> None:
 
 @pytest.mark.parametrize("admission", SCHEDULES)
 def test_when_every_prompt_fails_the_run_stops_with_the_original_error(admission: Admission) -> None:
-    scheduler = begun(Plan(admission, prompts_per_step=2, steps=99, limits=Limits(attempts=2, failed_prompts=5)))
+    scheduler = begun(Plan(admission, prompts_per_step=2, steps=99, limits=FailureLimits(attempts=2, failed_prompts=5)))
     for ticket in range(1000):
         commands = scheduler.handle(SampleFailed(ticket, f"ZeroDivisionError in ticket {ticket}"))
         scheduler.check()
@@ -181,7 +181,7 @@ def test_when_every_prompt_fails_the_run_stops_with_the_original_error(admission
 
 @pytest.mark.parametrize("admission", SCHEDULES)
 def test_when_the_data_end_and_everything_failed_it_is_no_success(admission: Admission) -> None:
-    plan = Plan(admission, prompts_per_step=2, steps=99, num_prompts=3, limits=Limits(attempts=1))
+    plan = Plan(admission, prompts_per_step=2, steps=99, num_prompts=3, limits=FailureLimits(attempts=1))
     scheduler = begun(plan)
     for ticket in range(3):
         commands = scheduler.handle(SampleFailed(ticket, "no route to host"))
@@ -190,7 +190,9 @@ def test_when_the_data_end_and_everything_failed_it_is_no_success(admission: Adm
 
 
 def test_a_result_starts_the_count_of_failures_again() -> None:
-    scheduler = begun(Plan(SYNCHRONOUS, prompts_per_step=9, steps=9, limits=Limits(attempts=1, failed_prompts=2)))
+    scheduler = begun(
+        Plan(SYNCHRONOUS, prompts_per_step=9, steps=9, limits=FailureLimits(attempts=1, failed_prompts=2))
+    )
     scheduler.handle(SampleFailed(0, "a"), SampleFinished(1, 0, 0), SampleFailed(2, "b"))
     assert scheduler.stopped is None
     assert stop(scheduler.handle(SampleFailed(3, "c"))).detail.endswith("c")
@@ -201,7 +203,7 @@ def test_a_result_starts_the_count_of_failures_again() -> None:
 
 @pytest.mark.parametrize("admission", SCHEDULES)
 def test_prompts_of_a_lost_worker_start_elsewhere(admission: Admission) -> None:
-    scheduler = begun(Plan(admission, prompts_per_step=4, steps=9, limits=Limits(attempts=1)), workers=2)
+    scheduler = begun(Plan(admission, prompts_per_step=4, steps=9, limits=FailureLimits(attempts=1)), workers=2)
     commands = scheduler.handle(SampleFinished(0, 0, 0), WorkerLost(0, "killed by signal 9"))
     assert commands[0] == Replace(0)
     lost = [ticket for ticket in range(0, scheduler.counts.started, 2) if ticket != 0]
@@ -224,7 +226,7 @@ def test_prompts_wait_for_the_replacement() -> None:
 
 
 def test_too_many_lost_workers_stop_the_run_with_the_original_error() -> None:
-    scheduler = begun(Plan(SYNCHRONOUS, prompts_per_step=2, steps=9, limits=Limits(restarts=2)), workers=2)
+    scheduler = begun(Plan(SYNCHRONOUS, prompts_per_step=2, steps=9, limits=FailureLimits(restarts=2)), workers=2)
     assert Replace(0) in scheduler.handle(WorkerLost(0, "first"))
     assert scheduler.handle(WorkerLost(0, "did not come up")) == [Replace(0)]  # the replacement counts as well
     commands = scheduler.handle(WorkerLost(1, "OSError: out of memory"))
@@ -234,10 +236,10 @@ def test_too_many_lost_workers_stop_the_run_with_the_original_error() -> None:
 
 
 def test_a_stop_cancels_what_runs() -> None:
-    scheduler = begun(Plan(SYNCHRONOUS, prompts_per_step=3, steps=9, limits=Limits(restarts=0)), workers=3)
+    scheduler = begun(Plan(SYNCHRONOUS, prompts_per_step=3, steps=9, limits=FailureLimits(restarts=0)), workers=3)
     commands = scheduler.handle(SampleFinished(1, 0, 0), WorkerLost(0, "gone"))
     assert commands[:-1] == [Cancel(2)]
-    assert scheduler.counts == Counts(started=3, trained=0, buffered=1, running=2, failed=0, dropped=0)
+    assert scheduler.counts == PromptCounts(started=3, trained=0, buffered=1, running=2, failed=0, dropped=0)
 
 
 def test_news_of_a_worker_that_is_gone() -> None:
@@ -252,7 +254,7 @@ def test_news_of_a_worker_that_is_gone() -> None:
 @pytest.mark.parametrize("admission", SCHEDULES)
 @pytest.mark.parametrize("num_prompts", [None, 600])
 def test_when_everything_is_tied_the_run_stops_and_says_so(admission: Admission, num_prompts: int | None) -> None:
-    limits = Limits(zero_variance_batches=4)
+    limits = FailureLimits(zero_variance_batches=4)
     plan = Plan(admission, prompts_per_step=2, steps=99, num_prompts=num_prompts, limits=limits)
     scheduler = begun(plan)
     batches, ticket = 0, 0
@@ -277,7 +279,7 @@ def test_when_the_data_end_and_everything_was_tied_it_says_so() -> None:
     assert "zero_variance" in stop(commands).detail
 
 
-def outcomes(limits: Limits, *sequence: StepOutcome) -> Scheduler:
+def outcomes(limits: FailureLimits, *sequence: StepOutcome) -> Scheduler:
     scheduler = begun(Plan(SYNCHRONOUS, prompts_per_step=1, steps=99, limits=limits))
     for batch, outcome in enumerate(sequence):
         version = scheduler.version
@@ -290,25 +292,25 @@ T, E, X = StepOutcome.TRAINED, StepOutcome.ZERO_VARIANCE, StepOutcome.NON_FINITE
 
 
 def test_non_finite_steps_publish_nothing_and_stop_the_run() -> None:
-    scheduler = outcomes(Limits(bad_steps=2), T, X)
+    scheduler = outcomes(FailureLimits(bad_steps=2), T, X)
     assert (scheduler.version, scheduler.published, scheduler.dropped) == (1, 1, {"non_finite": 1})
-    scheduler = outcomes(Limits(bad_steps=2), T, X, T, X, X)
+    scheduler = outcomes(FailureLimits(bad_steps=2), T, X, T, X, X)
     assert scheduler.stopped == Stop(StopReason.NON_FINITE, "2 steps in a row had gradients that are not finite")
     assert not StopReason.NON_FINITE.success
 
 
 def test_a_trained_step_starts_the_counts_again() -> None:
-    assert outcomes(Limits(zero_variance_batches=2, bad_steps=2), E, T, E, T, X, T, X).stopped is None
+    assert outcomes(FailureLimits(zero_variance_batches=2, bad_steps=2), E, T, E, T, X, T, X).stopped is None
 
 
 def test_tied_and_non_finite_in_turn_do_not_go_on_for_ever() -> None:
-    scheduler = outcomes(Limits(zero_variance_batches=3, bad_steps=3), E, X, E, X, E)
+    scheduler = outcomes(FailureLimits(zero_variance_batches=3, bad_steps=3), E, X, E, X, E)
     assert scheduler.stopped is not None and scheduler.stopped.reason is StopReason.NO_SIGNAL
 
 
 def test_a_failed_run_is_no_success() -> None:
     # the producer fails after 3 of 10 batches
-    scheduler = begun(Plan(SYNCHRONOUS, prompts_per_step=1, steps=10, limits=Limits(restarts=0)))
+    scheduler = begun(Plan(SYNCHRONOUS, prompts_per_step=1, steps=10, limits=FailureLimits(restarts=0)))
     for step in range(3):
         scheduler.handle(SampleFinished(step, step, step), StepFinished(step), WeightsLoaded(0, step + 1))
     commands = scheduler.handle(WorkerLost(0, "RuntimeError: boom"))
@@ -327,7 +329,9 @@ def resumed(scheduler: Scheduler) -> Scheduler:
 
 
 def test_failures_before_a_resume_count() -> None:
-    scheduler = begun(Plan(SYNCHRONOUS, prompts_per_step=2, steps=9, limits=Limits(attempts=2, failed_prompts=2)))
+    scheduler = begun(
+        Plan(SYNCHRONOUS, prompts_per_step=2, steps=9, limits=FailureLimits(attempts=2, failed_prompts=2))
+    )
     scheduler.handle(SampleFailed(0, "a"))  # ticket 2 is prompt 0 again
     scheduler = resumed(scheduler)  # tickets 3 and 4
     assert [c.prompt for c in scheduler.handle(SampleFailed(3, "b")) if isinstance(c, Discard)] == [0]
@@ -338,7 +342,7 @@ def test_failures_before_a_resume_count() -> None:
 
 @pytest.mark.parametrize("outcome", [StepOutcome.ZERO_VARIANCE, StepOutcome.NON_FINITE])
 def test_steps_without_training_before_a_resume_count(outcome: StepOutcome) -> None:
-    limits = Limits(zero_variance_batches=2, bad_steps=2)
+    limits = FailureLimits(zero_variance_batches=2, bad_steps=2)
     scheduler = begun(Plan(SYNCHRONOUS, prompts_per_step=1, steps=9, limits=limits))
     scheduler.handle(SampleFinished(0, 0, 0), StepFinished(0, outcome))
     scheduler = resumed(scheduler)

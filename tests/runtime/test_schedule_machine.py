@@ -15,14 +15,14 @@ from lagproof.runtime.schedule import (
     Begin,
     Cancel,
     Command,
-    Counts,
     Discard,
     DiscardReason,
     Event,
-    Limits,
+    FailureLimits,
     MaxAge,
     Periodic,
     Plan,
+    PromptCounts,
     Publish,
     Replace,
     SampleFailed,
@@ -65,7 +65,7 @@ max_age = small.flatmap(
     lambda n: st.builds(MaxAge, st.integers(n - 1, n + 2), st.sampled_from(["train", "drop"]), st.just(n))
 )
 limits = st.builds(
-    Limits,
+    FailureLimits,
     attempts=small,
     failed_prompts=st.integers(1, 6),
     zero_variance_batches=small,
@@ -360,7 +360,7 @@ class Runtime(RuleBasedStateMachine):
         scheduler = self.scheduler
         scheduler.check()
         outcomes = list(self.settled.values())
-        assert scheduler.counts == Counts(
+        assert scheduler.counts == PromptCounts(
             started=self.started,
             trained=outcomes.count("trained"),
             buffered=len(self.results),

@@ -35,22 +35,22 @@ from lagproof.runtime.schedule.events import (
     from_json,
     to_json,
 )
-from lagproof.runtime.schedule.plan import Limits, Plan
-from lagproof.runtime.schedule.scheduler import Counts, Scheduler
+from lagproof.runtime.schedule.plan import FailureLimits, Plan
+from lagproof.runtime.schedule.scheduler import PromptCounts, Scheduler
 
 __all__ = [
     "Admission",
     "Begin",
     "Cancel",
     "Command",
-    "Counts",
     "Discard",
     "DiscardReason",
     "Event",
-    "Limits",
+    "FailureLimits",
     "MaxAge",
     "Periodic",
     "Plan",
+    "PromptCounts",
     "Publish",
     "Replace",
     "SampleFailed",

@@ -11,7 +11,7 @@ from lagproof.settings.keys import require
 
 
 @dataclass(frozen=True)
-class Limits:
+class FailureLimits:
     """When to give up.
 
     Attributes:
@@ -60,7 +60,7 @@ class Plan:
     prompts_per_step: int
     steps: int
     num_prompts: int | None = None
-    limits: Limits = Limits()
+    limits: FailureLimits = FailureLimits()
 
     def __post_init__(self) -> None:
         require(self.prompts_per_step >= 1, "rollout.prompts", self.prompts_per_step, ">= 1")

@@ -15,7 +15,7 @@ class Worker:
 
 
 @dataclass
-class Run:
+class RunningPrompt:
     """A prompt that a worker samples.
 
     Attributes:
@@ -32,11 +32,11 @@ class Run:
 
 
 @dataclass
-class Pool:
+class WorkerPool:
     """Workers by number and runs by ticket."""
 
     workers: dict[int, Worker] = field(default_factory=dict[int, Worker])
-    runs: dict[int, Run] = field(default_factory=dict[int, Run])
+    runs: dict[int, RunningPrompt] = field(default_factory=dict[int, RunningPrompt])
 
     def join(self, number: int, version: int, slots: int | None) -> None:
         """A worker is there."""
@@ -54,7 +54,7 @@ class Pool:
         if number in self.workers:
             self.workers[number].version = version
 
-    def start(self, ticket: int, prompt: int, version: int) -> Run | None:
+    def start(self, ticket: int, prompt: int, version: int) -> RunningPrompt | None:
         """Give a prompt to the least loaded worker with a free slot that holds ``version``, if any."""
         able = [
             (worker.load, number)
@@ -65,10 +65,10 @@ class Pool:
             return None
         number = min(able)[1]
         self.workers[number].load += 1
-        self.runs[ticket] = Run(prompt, number, self.workers[number].version)
+        self.runs[ticket] = RunningPrompt(prompt, number, self.workers[number].version)
         return self.runs[ticket]
 
-    def end(self, ticket: int) -> Run:
+    def end(self, ticket: int) -> RunningPrompt:
         """A run is over, with a result or without."""
         run = self.runs.pop(ticket)
         self.workers[run.worker].load -= 1

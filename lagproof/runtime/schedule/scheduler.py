@@ -29,8 +29,15 @@ from lagproof.runtime.schedule.events import (
     WorkerLost,
 )
 from lagproof.runtime.schedule.plan import Plan
-from lagproof.runtime.schedule.pool import Pool
-from lagproof.runtime.schedule.state import Counts, Result, State, Tries, from_snapshot, to_snapshot
+from lagproof.runtime.schedule.pool import WorkerPool
+from lagproof.runtime.schedule.state import (
+    PromptCounts,
+    SampledPrompt,
+    ScheduleState,
+    Tries,
+    from_snapshot,
+    to_snapshot,
+)
 
 
 class Scheduler:
@@ -53,8 +60,8 @@ class Scheduler:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self._state = State()
-        self._pool = Pool()
+        self._state = ScheduleState()
+        self._pool = WorkerPool()
         self._begun = False
         self._lost = 0
         self._last_failure = "before the resume"
@@ -90,7 +97,7 @@ class Scheduler:
         return self._state.published
 
     @property
-    def counts(self) -> Counts:
+    def counts(self) -> PromptCounts:
         """Prompts by what became of them."""
         return self._state.counts
 
@@ -182,7 +189,7 @@ class Scheduler:
             f"{event}: started with version {run.version}, and the learner is at {state.version}"
         )
         del state.open[run.prompt]
-        state.buffer[run.prompt] = Result(ticket, event.oldest, event.newest)
+        state.buffer[run.prompt] = SampledPrompt(ticket, event.oldest, event.newest)
         state.failed_in_row = 0
 
     def _sample_failed(self, ticket: int, reason: str, commands: list[Command]) -> None:

@@ -40,7 +40,7 @@ class Tries:
 
 
 @dataclass(frozen=True)
-class Result:
+class SampledPrompt:
     """A prompt that is sampled and not trained yet."""
 
     ticket: int
@@ -49,7 +49,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Counts:
+class PromptCounts:
     """Prompts by what became of them: ``started = trained + buffered + running + failed + dropped``, always.
 
     ``buffered`` are sampled and not trained, the batch that the learner has included; ``running`` have no
@@ -70,7 +70,7 @@ class Counts:
 
 
 @dataclass
-class State:
+class ScheduleState:
     """Everything that a resumed run needs, and nothing that belongs to one process (workers, clock).
 
     Attributes:
@@ -106,13 +106,13 @@ class State:
     failed_in_row: int = 0
     dropped: dict[str, int] = field(default_factory=dict[str, int])
     open: dict[int, Tries] = field(default_factory=dict[int, Tries])
-    buffer: dict[int, Result] = field(default_factory=dict[int, Result])
-    training: dict[int, Result] | None = None
+    buffer: dict[int, SampledPrompt] = field(default_factory=dict[int, SampledPrompt])
+    training: dict[int, SampledPrompt] | None = None
 
     @property
-    def counts(self) -> Counts:
-        """See :class:`Counts`."""
-        return Counts(
+    def counts(self) -> PromptCounts:
+        """See :class:`PromptCounts`."""
+        return PromptCounts(
             started=self.started,
             trained=self.trained,
             buffered=len(self.buffer) + len(self.training or {}),
@@ -151,7 +151,7 @@ class State:
         return None
 
 
-def to_snapshot(plan: Plan, state: State) -> dict[str, Any]:
+def to_snapshot(plan: Plan, state: ScheduleState) -> dict[str, Any]:
     """The state as plain JSON values. The batch that the learner has goes back to the front of the buffer."""
     results = {**(state.training or {}), **state.buffer}
     return {
@@ -164,7 +164,7 @@ def to_snapshot(plan: Plan, state: State) -> dict[str, Any]:
     }
 
 
-def from_snapshot(plan: Plan, snapshot: Mapping[str, Any]) -> State:
+def from_snapshot(plan: Plan, snapshot: Mapping[str, Any]) -> ScheduleState:
     """The inverse of :func:`to_snapshot`; running prompts wait to be started again.
 
     Raises:
@@ -181,11 +181,11 @@ def from_snapshot(plan: Plan, snapshot: Mapping[str, Any]) -> State:
         )
     try:
         counters: dict[str, Any] = {name: int(snapshot[name]) for name in _COUNTERS}
-        state = State(
+        state = ScheduleState(
             **counters,
             dropped={str(reason): int(count) for reason, count in snapshot["dropped"].items()},
             open={int(p): Tries(int(s), int(f)) for p, s, f in snapshot["open"]},
-            buffer={int(p): Result(int(t), int(lo), int(hi)) for p, t, lo, hi in snapshot["buffer"]},
+            buffer={int(p): SampledPrompt(int(t), int(lo), int(hi)) for p, t, lo, hi in snapshot["buffer"]},
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CheckpointError(f"schedule snapshot is damaged: {type(error).__name__}: {error}") from error
