@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,23 +12,24 @@ from lagproof import objectives as rules
 from lagproof import tasks
 from lagproof.config import Config, ScheduleConfig
 from lagproof.data.rows import Row
-from lagproof.data.slices import Key
 from lagproof.errors import CheckpointError, ConfigError, InputError, RunDirError
-from lagproof.evaluation.evaluate import eval_problems, evaluate_task
 from lagproof.learner.step import Learner, Recipe
 from lagproof.models.loading import Loaded, encode, load
 from lagproof.monitor.alarm import Alarm, Monitor
 from lagproof.objectives.reduction import reduction
-from lagproof.rollout.engine import Sampling
 from lagproof.rollout.hf import HFEngine
 from lagproof.runs import checkpoints
 from lagproof.runs.run import RunResult
 from lagproof.runs.writer import RunWriter, check_free
-from lagproof.runtime.inline import Components, InlineRun
+from lagproof.runtime.driver import Driver
+from lagproof.runtime.inline import InlineExecutor
 from lagproof.runtime.interrupt import interruptible
 from lagproof.runtime.outcome import finish, finished
 from lagproof.runtime.publication import MemoryChannel
 from lagproof.runtime.schedule import Admission, FailureLimits, Periodic, Plan, Scheduler, Threshold
+from lagproof.runtime.trainer import Trainer
+from lagproof.runtime.watch import Watch
+from lagproof.runtime.worker import Evaluator, RolloutWorker
 from lagproof.settings.models import Named
 from lagproof.tasks.task import Task
 from lagproof.tensors.advantage import ADVANTAGES
@@ -132,7 +132,7 @@ def _ignore(what: object) -> None:
 
 def _join(
     config: Config, task: Task, loaded: Loaded, writer: RunWriter, saved: Path | None, observers: Observers
-) -> InlineRun:
+) -> Driver:
     state = None if saved is None else checkpoints.load_state(saved)
     plan = _plan(config, task)
     scheduler = Scheduler(plan) if state is None else Scheduler.restore(plan, state.schedule)
@@ -147,16 +147,25 @@ def _join(
     if state is not None:
         learner.optimizer.load_state_dict(dict(state.optimizer))
         writer.rewind(state.version, state.metrics_bytes)
-    parts = Components(task, loaded, learner, engine, _evaluator(config, task, loaded, observers.on_tokens), channel)
+    watch = Watch()
+    trainer = Trainer(config, loaded, learner, channel, writer, watch, None if state is None else state.kept)
+    trainer.keep(scheduler.in_flight)
+    executor = InlineExecutor(
+        trainer,
+        RolloutWorker(config, task, loaded, engine, watch),
+        Evaluator(config, task, loaded, watch, observers.on_tokens),
+        watch,
+        None if state is None else state.held,
+    )
     monitor = Monitor(config.alarm)
     writer.replay(monitor.observe)
-    return InlineRun(
+    return Driver(
         config,
-        parts,
         scheduler,
+        executor,
         writer,
-        held=None if state is None else state.held,
-        kept=None if state is None else state.kept,
+        watch,
+        saved=None if state is None else state.version,
         monitor=monitor,
         interrupted=observers.interrupted,
         on_row=observers.on_row,
@@ -256,26 +265,3 @@ def _differences(before: Mapping[str, Any], after: Mapping[str, Any], prefix: st
         elif a != b:
             out.append(prefix + key)
     return out
-
-
-def _evaluator(
-    config: Config, task: Task, loaded: Loaded, on_tokens: Callable[[int], None]
-) -> Callable[[int], Mapping[Key, float]]:
-    """Evaluation of the learner's own weights, always on the same problems with the same random streams."""
-    sampling = Sampling(config.rollout.max_tokens, config.eval.temperature, record_logp=False)
-    problems = cache(lambda: eval_problems(task, config.eval.prompts))  # drawing them can take longer than answering
-
-    def evaluate(version: int) -> Mapping[Key, float]:
-        engine = HFEngine.view(loaded.model, loaded.tokenizer, loaded.stop_ids, version=version, on_tokens=on_tokens)
-
-        return evaluate_task(
-            lambda requests: engine.generate(requests, sampling),
-            lambda prompt: encode(loaded, prompt),
-            task,
-            problems(),
-            k=config.eval.k,
-            seed=config.seed,
-            stop=config.rollout.stop,
-        ).metrics()
-
-    return evaluate

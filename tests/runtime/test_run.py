@@ -34,6 +34,7 @@ from lagproof.errors import (
 )
 from lagproof.runs import writer as writer_module
 from lagproof.runtime import train as train_module
+from lagproof.runtime import worker as worker_module
 from lagproof.runtime.schedule import Periodic, ages
 from lagproof.runtime.train import train
 from lagproof.tasks.arithmetic import ArithmeticTask
@@ -337,7 +338,7 @@ class TestTrouble:
     @pytest.mark.parametrize("write", ["model", "optimizer"])
     def test_a_disk_that_fills_up_in_a_checkpoint_is_reported_too(self, write, tmp_path, monkeypatch):
         """What safetensors and torch say of a full disk is not an OSError."""
-        from lagproof.runtime import inline
+        from lagproof.runtime import trainer
 
         def full(*args):
             raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
@@ -346,7 +347,7 @@ class TestTrouble:
             raise OSError(errno.ENOSPC, "No space left on device")
 
         if write == "model":
-            monkeypatch.setattr(inline, "save_model", full)
+            monkeypatch.setattr(trainer, "save_model", full)
         else:
             monkeypatch.setattr(Path, "write_bytes", full_device)
         with pytest.raises(RunDirError, match=r"No space left on device.*--resume"):
@@ -458,8 +459,8 @@ def test_the_public_surface_runs(tmp_path):
 
 def test_the_evaluations_of_a_run_draw_their_problems_once(tmp_path, monkeypatch):
     drawn = []
-    draw = train_module.eval_problems
-    monkeypatch.setattr(train_module, "eval_problems", lambda *args: drawn.append(args) or draw(*args))
+    draw = worker_module.eval_problems
+    monkeypatch.setattr(worker_module, "eval_problems", lambda *args: drawn.append(args) or draw(*args))
     train(config(tmp_path / "run", "steps=2", "eval.every=1"))
     evaluated = [row["step"] for row in rows(tmp_path / "run") if "eval/accuracy" in row]
     assert (evaluated, len(drawn)) == ([0, 1, 2], 1)

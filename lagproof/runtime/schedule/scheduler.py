@@ -122,6 +122,11 @@ class Scheduler:
         return self._state.held
 
     @property
+    def in_flight(self) -> set[int]:
+        """Versions behind what is sampled, or being sampled, and not trained yet."""
+        return self._state.versions | {run.version for run in self._pool.runs.values()}
+
+    @property
     def stopped(self) -> Stop | None:
         """The ``Stop`` that ended the run."""
         return self._stop

@@ -131,6 +131,12 @@ class ScheduleState:
         """Tickets of the results that are buffered or with the learner."""
         return [r.ticket for r in [*(self.training or {}).values(), *self.buffer.values()]]
 
+    @property
+    def versions(self) -> set[int]:
+        """Versions behind the results that are buffered or with the learner."""
+        results = [*(self.training or {}).values(), *self.buffer.values()]
+        return {version for r in results for version in range(r.oldest, r.newest + 1)}
+
     def drop(self, reason: str, count: int) -> None:
         """Count prompts that were sampled and will not be trained."""
         self.dropped[reason] = self.dropped.get(reason, 0) + count

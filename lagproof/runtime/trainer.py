@@ -1,0 +1,164 @@
+"""The learning side: batches to steps, their measures and records, published weights and checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from lagproof.config import Config
+from lagproof.data.batch import Batch
+from lagproof.data.metrics import values
+from lagproof.data.samples import Group, StepOutcome
+from lagproof.data.slices import Key
+from lagproof.learner.probe import probe
+from lagproof.learner.step import Learner
+from lagproof.metrics.responses import by_task, reasons, responses
+from lagproof.models.loading import Loaded
+from lagproof.models.loading import save as save_model
+from lagproof.runs import checkpoints
+from lagproof.runs.writer import RunWriter
+from lagproof.runtime.publication import MemoryChannel
+from lagproof.runtime.schedule import Train
+from lagproof.runtime.watch import Watch
+
+Weights = Mapping[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The learner is done with a batch.
+
+    Attributes:
+        batch: its running number.
+        outcome: whether the weights moved.
+        step: optimiser steps trained by now.
+        values: measures of the batch and the step.
+        num_tokens: response tokens of the batch.
+    """
+
+    batch: int
+    outcome: StepOutcome
+    step: int
+    values: Mapping[Key, float]
+    num_tokens: int
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What a checkpoint keeps of the moment, besides weights and groups.
+
+    Attributes:
+        version: optimiser steps trained.
+        schedule: the scheduler's snapshot.
+        metrics_bytes: length of the rows that are written.
+    """
+
+    version: int
+    schedule: Mapping[str, Any]
+    metrics_bytes: int
+
+
+class Trainer:
+    """Owns the newest weights: trains them, measures, publishes, saves.
+
+    Args:
+        config: resolved.
+        loaded: the model that ``learner`` trains.
+        learner: see :class:`Learner`.
+        channel: where weights are published; holds those that the engines start with.
+        writer: of rollouts and checkpoints.
+        watch: for the seconds spent.
+        kept: weights of versions in flight, of a restored run.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        loaded: Loaded,
+        learner: Learner,
+        channel: MemoryChannel,
+        writer: RunWriter,
+        watch: Watch,
+        kept: Mapping[int, Weights] | None = None,
+    ) -> None:
+        self._config, self._loaded, self._learner, self._writer = config, loaded, learner, writer
+        self.channel, self._watch = channel, watch
+        self._kept: dict[int, Weights] = dict(kept or {})
+
+    def train(self, command: Train, groups: Sequence[Group]) -> Trained:
+        """One optimiser step, measured and recorded."""
+        with self._watch.on("learn"):
+            result = self._learner.step(Batch.of(groups))
+        batch, step = result.batch, self._learner.version
+        found = values(result.metrics | responses(batch.samples) | reasons(batch.samples) | by_task(batch.groups))
+        if result.outcome is StepOutcome.TRAINED:
+            if self._config.save.rollouts:
+                self._writer.record(batch, step)
+            found |= self._probe(batch, step)
+        return Trained(command.batch, result.outcome, step, found, batch.num_tokens)
+
+    def publish(self, version: int, in_flight: Collection[int]) -> None:
+        """Copy the newest weights into the channel.
+
+        Args:
+            version: of the weights.
+            in_flight: versions behind what is sampled, or being sampled, and not trained yet.
+        """
+        with self._watch.on("publish"):
+            self.channel.publish(version, dict(self._loaded.model.named_parameters()))
+        self.keep(in_flight)
+
+    def keep(self, in_flight: Collection[int]) -> None:
+        """Keep the weights of the versions in flight for the probe, the newest few of them; the channel copied them."""
+        if not self._config.probe.every:
+            return
+        published, weights = self.channel.fetch()
+        kept = {v: w for v, w in {**self._kept, published: weights}.items() if v in {published, *in_flight}}
+        self._kept = {v: kept[v] for v in sorted(kept)[-self._config.probe.versions :]}
+
+    def save(self, moment: Moment, held: Mapping[int, Group]) -> None:
+        """A checkpoint.
+
+        Args:
+            moment: see :class:`Moment`.
+            held: groups that are sampled and not trained, by ticket.
+
+        Raises:
+            RunDirError: the disk is full or cannot be written.
+        """
+        self._writer.flush(moment.version)
+        published, weights = self.channel.fetch()
+        state = checkpoints.Checkpoint(
+            version=moment.version,
+            schedule=moment.schedule,
+            held=held,
+            optimizer=self._learner.optimizer.state_dict(),
+            sampler=None if published == moment.version else weights,
+            kept={v: weights for v, weights in self._kept.items() if v != published},
+            metrics_bytes=moment.metrics_bytes,
+        )
+        loaded = self._loaded
+        checkpoints.save(
+            self._writer.layout,
+            state,
+            lambda folder: save_model(folder, loaded.model, loaded.tokenizer),
+            self._config.save.keep,
+        )
+
+    def _probe(self, batch: Batch, step: int) -> dict[Key, float]:
+        config = self._config.probe
+        if not config.every or step % config.every:
+            return {}
+        with self._watch.on("probe"):
+            split = probe(
+                self._loaded.model,
+                batch,
+                self._kept,
+                temperature=self._config.rollout.temperature,
+                responses=config.responses,
+                budget_tokens=self._config.learner.micro_batch_tokens,
+            )
+        return values(split)

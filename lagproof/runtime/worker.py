@@ -1,0 +1,121 @@
+"""The rollout side: prompts to graded groups, and what the weights are worth on the evaluation problems."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+
+from lagproof.config import Config
+from lagproof.data.samples import Group, Sample
+from lagproof.data.slices import Key
+from lagproof.data.streams import Purpose, stream
+from lagproof.evaluation.evaluate import eval_problems, evaluate_task
+from lagproof.models.loading import Loaded, encode
+from lagproof.rollout.engine import Engine, Request, Sampling
+from lagproof.rollout.hf import HFEngine
+from lagproof.runtime.watch import Watch
+from lagproof.tasks.task import Answer, Grade, Problem, Task, position
+
+
+class RolloutWorker:
+    """Samples and grades the prompts of a run by their running numbers.
+
+    Args:
+        config: resolved.
+        task: whose problems the prompts are.
+        loaded: whose tokenizer reads them.
+        engine: that samples.
+        watch: for the seconds spent on sampling and on grading.
+    """
+
+    def __init__(self, config: Config, task: Task, loaded: Loaded, engine: Engine, watch: Watch) -> None:
+        self._config, self._task, self._loaded, self._watch = config, task, loaded, watch
+        self.engine = engine
+        rollout = config.rollout
+        self._sampling = Sampling(
+            max_tokens=rollout.max_tokens,
+            temperature=rollout.temperature,
+            top_p=rollout.top_p,
+            top_k=rollout.top_k,
+            record_logp=rollout.record_logp,
+        )
+
+    def sample(self, prompts: Sequence[int]) -> list[Group]:
+        """The group of each prompt, sampled in one call of the engine with the weights that it holds, and graded."""
+        rollout, seed = self._config.rollout, self._config.seed
+        problems = [self._problem(prompt) for prompt in prompts]
+        requests = [
+            Request(
+                encode(self._loaded, problem.prompt),
+                rollout.samples,
+                stream(seed, Purpose.SAMPLE, prompt),
+                problem.stop if rollout.stop is None else rollout.stop,
+            )
+            for prompt, problem in zip(prompts, problems, strict=True)
+        ]
+        with self._watch.on("sample"):
+            sampled = self.engine.generate(requests, self._sampling)
+        with self._watch.on("grade"):
+            graded = self._grade(problems, sampled)
+        return [
+            Group(prompt, problem.id, samples, {"task": problem.task, "gold": problem.gold})
+            for prompt, problem, samples in zip(prompts, problems, graded, strict=True)
+        ]
+
+    def _problem(self, prompt: int) -> Problem:
+        order_seed = stream(self._config.seed, Purpose.ORDER)
+        return self._task.problem(position(prompt, self._task.size, order_seed)[1])
+
+    def _grade(self, problems: Sequence[Problem], sampled: Sequence[Sequence[Sample]]) -> list[list[Sample]]:
+        answers = [
+            Answer(problem, sample.text, sample.finish)
+            for problem, samples in zip(problems, sampled, strict=True)
+            for sample in samples
+        ]
+        grades = iter(self._task.grade(answers))
+        return [[_graded(sample, next(grades)) for sample in samples] for samples in sampled]
+
+
+class Evaluator:
+    """Evaluates a model as it is at the moment, always on the same problems with the same random streams.
+
+    Args:
+        config: resolved.
+        task: whose evaluation problems are asked.
+        loaded: the model; no copy is made.
+        watch: for the seconds spent.
+        on_tokens: called with the number of tokens just drawn.
+    """
+
+    def __init__(
+        self, config: Config, task: Task, loaded: Loaded, watch: Watch, on_tokens: Callable[[int], None] | None = None
+    ) -> None:
+        self._config, self._task, self._loaded, self._watch = config, task, loaded, watch
+        self._on_tokens = on_tokens
+
+    @cached_property
+    def _problems(self) -> list[Problem]:
+        return eval_problems(self._task, self._config.eval.prompts)  # drawing them can take longer than answering
+
+    def evaluate(self, version: int) -> Mapping[Key, float]:
+        """``eval/...`` of the model's present weights, which are this version."""
+        loaded, config = self._loaded, self._config
+        sampling = Sampling(config.rollout.max_tokens, config.eval.temperature, record_logp=False)
+        engine = HFEngine.view(
+            loaded.model, loaded.tokenizer, loaded.stop_ids, version=version, on_tokens=self._on_tokens
+        )
+        with self._watch.on("eval"):
+            return evaluate_task(
+                lambda requests: engine.generate(requests, sampling),
+                lambda prompt: encode(loaded, prompt),
+                self._task,
+                self._problems,
+                k=config.eval.k,
+                seed=config.seed,
+                stop=config.rollout.stop,
+            ).metrics()
+
+
+def _graded(sample: Sample, grade: Grade) -> Sample:
+    return replace(sample, reward=grade.reward, reason=grade.reason)
