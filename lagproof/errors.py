@@ -12,7 +12,7 @@
     │   └── RunDirError             a run directory that exists, is missing, or cannot be written
     ├── MissingPackageError (ImportError)  a package of an extra is not installed; names the extra
     ├── CheckpointError             a checkpoint that cannot be read
-    ├── RunStoppedError             a run that cannot go on: no signal, gradients that stay non-finite, a lost engine
+    ├── RunStoppedError             a run that cannot continue: no signal, gradients that stay non-finite, a lost engine
     └── InterruptedRunError         a run that was asked to stop and has saved everything; exit code 130
 
 A message says what, what was got, what is allowed, and what to do next.
@@ -78,7 +78,7 @@ class PromptError(InputError):
 
     Args:
         model: which, as it was loaded.
-        problem: what is wrong, as it goes on from the name of the model.
+        problem: what is wrong, as it continues the name of the model.
         remedy: what to do next.
     """
 
@@ -110,7 +110,7 @@ class CheckpointError(LagproofError):
 
 
 class RunStoppedError(LagproofError):
-    """A run that cannot go on, with the reason in words."""
+    """A run that cannot continue, with the reason in words."""
 
 
 class InterruptedRunError(LagproofError):

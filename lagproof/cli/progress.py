@@ -1,4 +1,4 @@
-"""What a person sees while something goes on: bars in a terminal, plain lines now and then anywhere else.
+"""What a person sees while something runs: bars in a terminal, plain lines now and then anywhere else.
 
 Rooms below call back with what happens; ``training.py``, ``comparing.py``, ``evaluating.py`` and ``grading.py`` put
 that in words and give them to the one :class:`Display`.
@@ -40,7 +40,7 @@ class Display(Protocol):
         Args:
             name: in front of it.
             done: ``None`` leaves it where it is.
-            total: ``None`` only shows that something goes on.
+            total: ``None`` only shows that something is running.
             note: behind it.
         """
 

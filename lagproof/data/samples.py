@@ -181,7 +181,7 @@ _DTYPES = (
 
 def _array(value: Any, dtype: Any) -> Any:
     array = np.asarray(value, dtype)
-    if array.flags.writeable:  # the caller may go on writing into an array of its own type
+    if array.flags.writeable:  # the caller may keep writing into an array of its own type
         array = array.view()
         array.flags.writeable = False
     return array

@@ -18,7 +18,7 @@ ROLES: dict[str, str] = {
     "step": "optimiser step that trained it",
     "entropy": "of the distribution each token was sampled from, nats",
     "response": "which response a token belongs to, for dumps with one row a token",
-    "finish": "'length' where a response was cut off",
+    "finish": "'length' where a response was truncated",
 }
 """What a column can mean, in words."""
 

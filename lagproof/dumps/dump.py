@@ -37,7 +37,7 @@ class DumpBatch:
         version: the learner's version before the step, ``None`` if no versions are known.
         reward: of each response, NaN if it has none, ``[R]``; ``None`` if the dump has none.
         entropy: of each token, nats, ``[N]``.
-        truncated: whether a response was cut off, ``[R]``.
+        truncated: whether a response was truncated, ``[R]``.
     """
 
     tokens: TokenBatch

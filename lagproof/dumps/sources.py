@@ -103,7 +103,7 @@ def _json_lines(path: Path, mapping: Mapping[str, str] | None) -> SourceFile:
     cut = body.rfind(b"\n") + 1
     notes: tuple[str, ...] = ()
     if cut != len(body) and not _is_json(body[cut:]):
-        notes = (f"{path.name}: the last line is cut off and was left out",)
+        notes = (f"{path.name}: the last line is truncated and was left out",)
         body = body[:cut]
     peeked = _peek(body)
     columns = resolve(list(peeked), mapping)

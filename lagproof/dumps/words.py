@@ -20,7 +20,7 @@ def verdicts(found: WhatIf) -> list[tuple[str, str]]:
 
 
 def verdict(c: ObjectiveEffect, baseline: str, *, is_baseline: bool = False) -> str:
-    """What an objective does on these tokens, and what that is against the baseline; goes on from its name."""
+    """What an objective does on these tokens, and what that is against the baseline; continues its name."""
     parts: list[str] = []
     if c.finding is not None:
         parts.append(c.finding.sentence.removeprefix(f"{c.choice.objective.name} "))

@@ -28,7 +28,7 @@ class Ending(StrEnum):
     """How an attempt at a cell ended."""
 
     FINISHED = "finished"  # there is a result
-    STOPPED = "stopped"  # the run could not go on: a result too, in ``CellOutcome.reason`` why
+    STOPPED = "stopped"  # the run could not continue: a result too, in ``CellOutcome.reason`` why
     INTERRUPTED = "interrupted"  # asked to stop; can be continued
     FAILED = "failed"  # an error, in ``CellOutcome.reason``
 

@@ -32,7 +32,7 @@ def extract(response: str, form: Form = Form.BOXED) -> str | None:
     """The text of the answer, or ``None`` where the response has none.
 
     The last mark counts. A box that is empty or never closed is no answer, and an earlier one does not stand in for
-    it: a response that was cut off has not said what it wanted to say.
+    it: a response that was truncated has not said what it wanted to say.
     """
     if form is Form.BOXED:
         return last_box(response)

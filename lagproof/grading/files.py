@@ -38,7 +38,7 @@ def grade_file(
         form: how the answers are marked.
         limits: of one answer.
         answer_column, gold_column: dotted paths.
-        on_progress: told how many answers are graded.
+        on_progress: called with the number of answers graded.
 
     Raises:
         InputError: a file or a row that cannot be used, with its line.

@@ -64,7 +64,7 @@ class LogRatioCCDF:
     """Tails of the log-ratios of some units, as shares of all of them.
 
     Attributes:
-        up: of those above 0, where the policy has become likelier.
+        up: of those above 0, whose probability went up.
         down: of the size of those below 0.
     """
 

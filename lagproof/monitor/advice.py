@@ -21,7 +21,7 @@ _OF_ALARM: dict[str, tuple[str, ...]] = {
     ),
     "length": ("look at the longest responses, and at whether the reward pays for length",),
     "truncated": (
-        "raise rollout.max_tokens, or find out why responses do not end; a response that is cut off is scored as it is",
+        "raise rollout.max_tokens, or find out why responses do not end; a response that is truncated is scored as it is",
     ),
     "reward_collapse": (
         "go back to a checkpoint from before the first alarm and continue from it with one of the changes above",
@@ -39,15 +39,15 @@ _OF_ALARM: dict[str, tuple[str, ...]] = {
 }
 
 
-def advice(rung: Sequence[Alarm], engine_share: float | None, objective: str | None) -> list[str]:
-    """What to try, the most likely to help first; nothing where nothing rang.
+def advice(fired: Sequence[Alarm], engine_share: float | None, objective: str | None) -> list[str]:
+    """What to try, the most likely to help first; nothing where nothing fired.
 
     Args:
-        rung: the alarms.
+        fired: the alarms.
         engine_share: of ``d_bar``, where it is known.
         objective: its name, where it is known.
     """
-    names = list(dict.fromkeys(alarm.name for alarm in rung))
+    names = list(dict.fromkeys(alarm.name for alarm in fired))
     out: list[str] = []
     if {"mismatch", "mismatch_growth", "heavy_tail", "effective_size"} & set(names):
         out += _against_mismatch(engine_share, objective)

@@ -1,7 +1,7 @@
 """Rules over the history of a run's metrics: what left its band, when, and by how much, in a sentence with numbers.
 
 A run's rows go in one by one, alarms come out; nothing but the rows and the thresholds decides, so that reading a
-finished run's ``metrics.jsonl`` again rings the same alarms as the live run did. Windows are of optimiser steps: the
+finished run's ``metrics.jsonl`` again fires the same alarms as the live run did. Windows are of optimiser steps: the
 row of a batch that made none (``outcome``) is part of none, and only the rule about such batches looks at it.
 """
 
@@ -32,7 +32,7 @@ class Alarm:
     """One alarm.
 
     Attributes:
-        step: of the row that made it ring.
+        step: of the row that made it fire.
         name: of the rule.
         severity: yellow or red.
         sentence: what was seen, with its numbers.
@@ -169,11 +169,13 @@ def length(context: AlarmContext) -> Violation | None:
 
 
 def truncated(context: AlarmContext) -> Violation | None:
-    """Many responses are cut off."""
+    """Many responses are truncated."""
     return _above(
         context.history.mean("truncated"),
         context.config.truncated,
-        lambda x, t: f"{x:.0%} of the responses are cut off at the length limit {_lately(context)} (threshold {t:.0%})",
+        lambda x, t: (
+            f"{x:.0%} of the responses are truncated at the length limit {_lately(context)} (threshold {t:.0%})"
+        ),
     )
 
 
@@ -263,7 +265,7 @@ RULES: dict[str, Rule] = {
 class Monitor:
     """Watches a run.
 
-    A rule rings when it first finds something, and once more if yellow turns red later; so a run has at most two
+    A rule fires when it first finds something, and once more if yellow turns red later; so a run has at most two
     alarms a rule, and the first of them tells when the trouble began.
 
     Args:
@@ -275,7 +277,7 @@ class Monitor:
         self._worst: dict[str, Severity] = {}
 
     def observe(self, row: Row) -> list[Alarm]:
-        """What the next row of ``metrics.jsonl`` makes ring."""
+        """What the next row of ``metrics.jsonl`` makes fire."""
         self._context.history.add(row)
         out: list[Alarm] = []
         for name, rule in RULES.items():
@@ -288,6 +290,6 @@ class Monitor:
 
 
 def alarms(rows: Iterable[Row], config: Thresholds) -> list[Alarm]:
-    """Every alarm of a history, in the order in which they ring."""
+    """Every alarm of a history, in the order in which they fire."""
     monitor = Monitor(config)
     return [alarm for row in rows for alarm in monitor.observe(row)]

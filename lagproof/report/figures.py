@@ -98,7 +98,7 @@ def alarms_of(run: Run) -> list[tuple[int, str, str]]:
 
 
 def setting(config: Mapping[str, Any]) -> str:
-    """One line about what was trained; ``config`` may be of an old run."""
+    """One line about what was trained; ``config`` may be of an earlier version."""
     rollout, learner = config.get("rollout", {}), config.get("learner", {})
     task = config.get("task", {})
     batch = f"{rollout.get('prompts')} prompts per step × {rollout.get('samples')} samples per prompt"

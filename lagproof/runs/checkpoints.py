@@ -44,7 +44,7 @@ MANIFEST = "run/manifest.json"
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """What a run needs to go on, besides the weights of the newest version.
+    """What a run needs to resume, besides the weights of the newest version.
 
     Attributes:
         version: optimiser updates behind the weights.

@@ -128,7 +128,7 @@ class Run:
 
     @property
     def aborted(self) -> str | None:
-        """Why the run ended without doing what it was asked to do; ``None`` where it did, or goes on."""
+        """Why the run ended without doing what it was asked to do; ``None`` where it did, or is still running."""
         return None if self.result is None or self.result.success else self.result.detail or self.result.reason
 
     @property

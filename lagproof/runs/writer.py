@@ -1,6 +1,6 @@
 # pyright: basic, reportMissingTypeStubs=false
 # pyarrow has no types of its own
-"""What a run that goes on writes into its directory, see ``layout.py``; ``run.py`` reads it back."""
+"""What a running run writes into its directory, see ``layout.py``; ``run.py`` reads it back."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from lagproof.runs.layout import RunLayout
 from lagproof.runs.run import RunResult
 
 KEPT = "everything up to the last checkpoint is kept: make room or fix the permissions, then continue with --resume"
-"""What to do when a run that has begun cannot go on writing."""
+"""What to do when a run that has begun cannot continue writing."""
 
 ROLLOUT_PART_TOKENS = 1_000_000
 """Trained tokens that are held before they are written as one parquet file."""
@@ -92,7 +92,7 @@ class RunWriter:
 
     @classmethod
     def open(cls, path: Path, on_note: Callable[[str], None] = lambda text: None) -> RunWriter:
-        """An existing run, to go on with.
+        """An existing run, to resume.
 
         Raises:
             RunDirError: there is no run.
@@ -120,7 +120,7 @@ class RunWriter:
         return locked(self.layout.lock)
 
     def check_data(self, now: Mapping[str, Any] | None) -> None:
-        """Refuse to go on with other data than the run was begun with.
+        """Refuse to resume with other data than the run was begun with.
 
         Raises:
             RunDirError: they changed; says how many problems there were and are.

@@ -13,7 +13,7 @@ from lagproof.runtime.schedule import Stop
 
 
 def finished(path: Path) -> RunResult | None:
-    """What became of a run that has ended already; one that was aborted is told again as it was then."""
+    """What became of a run that has ended already; one that was aborted raises the same error again."""
     run = Run.open(path)
     if run.aborted is not None and run.result is not None:
         raise RunStoppedError(f"{run.aborted} (run {path}, which has ended after step {run.result.steps})")
@@ -24,7 +24,7 @@ def finish(config: Config, writer: RunWriter, stop: Stop) -> RunResult:
     """Say how the run has ended.
 
     Raises:
-        RunStoppedError: it could not go on.
+        RunStoppedError: it could not continue.
     """
     rows = writer.rows()
     last, steps = rows[-1], rows[-1].step

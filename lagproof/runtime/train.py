@@ -50,7 +50,7 @@ def train(
 
     Args:
         config: the run. With ``resume`` it must be the one in ``run_dir``, but for what is saved.
-        resume: go on in ``config.run_dir``; starts over where it has no checkpoint yet.
+        resume: continue in ``config.run_dir``; starts over where it has no checkpoint yet.
         on_step: called with each row of metrics as it is written.
         on_tokens: called with how many tokens were just sampled, for showing progress within a step of a slow model.
         on_alarm: called with each alarm as it fires.
@@ -59,7 +59,7 @@ def train(
     Raises:
         UsageError: the configuration, the task, the model or the directory cannot be used.
         CheckpointError: no checkpoint of the run can be read.
-        RunStoppedError: the run cannot go on, with the reason; the run keeps it too.
+        RunStoppedError: the run cannot continue, with the reason; the run keeps it too.
         InterruptedRunError: asked to stop; everything is saved.
     """
     config = resolve(config)
@@ -118,7 +118,7 @@ def _resolved_schedule(schedule: ScheduleConfig) -> ScheduleConfig:
 
 @dataclass(frozen=True)
 class Observers:
-    """Who is asked, and who is told."""
+    """The callbacks of a run."""
 
     interrupted: Callable[[], bool]
     on_row: Callable[[Row], None]
@@ -225,7 +225,7 @@ def _check_prompts(config: Config, task: Task, loaded: Loaded) -> None:
 
 
 def _reopen(config: Config, on_note: Callable[[str], None]) -> RunWriter:
-    """The directory to go on in, begun with the same configuration."""
+    """The directory to resume in, begun with the same configuration."""
     path = Path(config.run_dir)
     writer = RunWriter.open(path, on_note)
     differing = _differences(Config(**writer.config()).to_dict(), config.to_dict())

@@ -80,7 +80,7 @@ class GymTask:
         return self._problem("eval", index, index + self._options.size)
 
     def grade(self, answers: Sequence[Answer]) -> list[Grade]:
-        said = [extract(self._prompting.cut(answer.text), self._prompting.form) for answer in answers]
+        said = [extract(self._prompting.truncate(answer.text), self._prompting.form) for answer in answers]
         asked = [i for i, text in enumerate(said) if text is not None]
         questions = [(str(answers[i].problem.info["index"]), str(said[i])) for i in asked]
         replies = dict(zip(asked, self._pool.ask(questions), strict=True))
@@ -91,7 +91,7 @@ class GymTask:
         return grades
 
     def key(self, answer: Answer) -> str | None:
-        return extract(self._prompting.cut(answer.text), self._prompting.form)
+        return extract(self._prompting.truncate(answer.text), self._prompting.form)
 
     def close(self) -> None:
         self._pool.close()

@@ -97,7 +97,7 @@ class MathTask:
     """Problems with a right answer, put as a prompt and graded by what the response says.
 
     Reward: 1 for a right answer, NaN where the data set's own answer cannot be read, else 0. Whether the response
-    was cut off does not matter by itself: without its end it has no answer.
+    was truncated does not matter by itself: without its end it has no answer.
     """
 
     def __init__(self, name: str, problems: Problems, options: PromptOptions) -> None:
@@ -128,10 +128,10 @@ class MathTask:
         return self._problem(self._problems.evaluation(index))
 
     def grade(self, answers: Sequence[Answer]) -> list[Grade]:
-        return self._grader.grade([(a.problem.gold, self._prompting.cut(a.text)) for a in answers])
+        return self._grader.grade([(a.problem.gold, self._prompting.truncate(a.text)) for a in answers])
 
     def key(self, answer: Answer) -> str | None:
-        return self._grader.key(answer.problem.gold, self._prompting.cut(answer.text))
+        return self._grader.key(answer.problem.gold, self._prompting.truncate(answer.text))
 
     def close(self) -> None:
         self._grader.close()

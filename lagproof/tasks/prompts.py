@@ -63,7 +63,7 @@ class Prompting:
         """What ends an answer: in plain text, which a model may continue for ever, the next question."""
         return () if self.style == "chat" else (f"\n{_QUESTION}",)
 
-    def cut(self, response: str) -> str:
+    def truncate(self, response: str) -> str:
         """A response up to what ends an answer, also where it was sampled without that."""
         for string in self.stop:
             response = response.split(string, 1)[0]

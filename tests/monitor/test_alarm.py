@@ -36,7 +36,7 @@ def history(*changes: dict, healthy_steps: int = 3):
     return [Row.parse({"step": i, **row}) for i, row in enumerate(rows, 1)]
 
 
-def rung(*changes: dict, config: AlarmConfig = CONFIG, healthy_steps: int = 3):
+def fired(*changes: dict, config: AlarmConfig = CONFIG, healthy_steps: int = 3):
     return [(a.step, a.name, a.severity) for a in alarms(history(*changes, healthy_steps=healthy_steps), config)]
 
 
@@ -59,10 +59,10 @@ EVEN = dataclasses.replace(CONFIG, growth=(math.inf, math.inf))  # d_bar also gr
 
 @pytest.mark.parametrize(("name", "inside", "yellow", "red"), CASES)
 def test_each_alarm_rings_beyond_its_threshold_and_not_at_it(name, inside, yellow, red):
-    assert rung(inside, inside, inside, config=EVEN) == []
-    assert rung(yellow, yellow, yellow, config=EVEN) == [(5, name, Severity.YELLOW)]
-    assert rung(red, red, red, config=EVEN)[-1] == (5, name, Severity.RED)
-    assert {found[1] for found in rung(red, red, red, config=EVEN)} == {name}
+    assert fired(inside, inside, inside, config=EVEN) == []
+    assert fired(yellow, yellow, yellow, config=EVEN) == [(5, name, Severity.YELLOW)]
+    assert fired(red, red, red, config=EVEN)[-1] == (5, name, Severity.RED)
+    assert {found[1] for found in fired(red, red, red, config=EVEN)} == {name}
 
 
 @pytest.mark.parametrize(
@@ -70,14 +70,14 @@ def test_each_alarm_rings_beyond_its_threshold_and_not_at_it(name, inside, yello
     [("mismatch", {"d_bar": 0.4}), ("truncated", {"truncated": 0.8}), ("effective_size", {"ess": 0.2})],
 )
 def test_a_red_threshold_itself_is_yellow(name, at_red):
-    assert [(found, how) for _, found, how in rung(at_red, at_red, at_red, config=EVEN)] == [(name, Severity.YELLOW)]
+    assert [(found, how) for _, found, how in fired(at_red, at_red, at_red, config=EVEN)] == [(name, Severity.YELLOW)]
 
 
 def test_growth_is_against_the_runs_own_beginning():
     steady = dataclasses.replace(CONFIG, d_bar=(0.2, 0.4))
-    assert rung({"d_bar": 0.149}, {"d_bar": 0.149}, config=steady) == []
-    assert rung({"d_bar": 0.16}, {"d_bar": 0.16}, config=steady) == [(5, "mismatch_growth", Severity.YELLOW)]
-    names = rung({"d_bar": 0.26}, {"d_bar": 0.26}, config=steady)
+    assert fired({"d_bar": 0.149}, {"d_bar": 0.149}, config=steady) == []
+    assert fired({"d_bar": 0.16}, {"d_bar": 0.16}, config=steady) == [(5, "mismatch_growth", Severity.YELLOW)]
+    names = fired({"d_bar": 0.26}, {"d_bar": 0.26}, config=steady)
     assert (5, "mismatch_growth", Severity.RED) in names
     assert (5, "mismatch", Severity.YELLOW) in names
 
@@ -91,16 +91,16 @@ def test_growth_below_the_floor_means_nothing():
 
 def test_a_large_quantile_without_a_tail_is_no_heavy_tail():
     wide = {"abs_d_q999": 9.0, "abs_d_q50": 0.5}  # 18 times the median
-    assert rung(wide, wide, config=EVEN) == []
+    assert fired(wide, wide, config=EVEN) == []
     flat = {"abs_d_q999": 9.0, "abs_d_q50": 0.0}
-    assert [name for _, name, _ in rung(flat, flat, config=EVEN)] == ["heavy_tail", "heavy_tail"]
+    assert [name for _, name, _ in fired(flat, flat, config=EVEN)] == ["heavy_tail", "heavy_tail"]
 
 
 def test_one_batch_never_rings_and_a_full_window_does():
     spike = {"ess": 0.3}  # with .97 before it the mean is .635
-    assert rung(spike) == [] and rung(spike, {}) == []
-    assert rung(spike, spike) == [(5, "effective_size", Severity.YELLOW)]
-    assert rung(spike, config=dataclasses.replace(CONFIG, window=1)) == [(4, "effective_size", Severity.YELLOW)]
+    assert fired(spike) == [] and rung(spike, {}) == []
+    assert fired(spike, spike) == [(5, "effective_size", Severity.YELLOW)]
+    assert fired(spike, config=dataclasses.replace(CONFIG, window=1)) == [(4, "effective_size", Severity.YELLOW)]
 
 
 def test_nothing_is_judged_before_there_is_a_window():
@@ -111,7 +111,7 @@ def test_nothing_is_judged_before_there_is_a_window():
 def test_an_alarm_rings_once_and_once_more_when_it_turns_red():
     y, r = {"truncated": 0.5}, {"truncated": 0.9}
     # the first mean above .8 is that of steps 11 and 12; that of 10 and 11 is .7
-    assert rung(y, y, y, {}, {}, y, y, r, r, r, {}, {}, r, r) == [
+    assert fired(y, y, y, {}, {}, y, y, r, r, r, {}, {}, r, r) == [
         (5, "truncated", Severity.YELLOW),
         (12, "truncated", Severity.RED),
     ]

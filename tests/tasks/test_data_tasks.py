@@ -240,8 +240,8 @@ def test_prompts() -> None:
     assert plain_prompt.endswith("Question: How many?\nAnswer:")
     assert Prompting("plain", instruction="Box it.").prompt("How many?") == "Question: How many? Box it.\nAnswer:"
     assert Prompting(instruction="").prompt("How many?") == [{"role": "user", "content": "How many?"}]
-    assert Prompting("plain").cut("5\nQuestion: next") == "5"
-    assert Prompting().cut("5\nQuestion: next") == "5\nQuestion: next"
+    assert Prompting("plain").truncate("5\nQuestion: next") == "5"
+    assert Prompting().truncate("5\nQuestion: next") == "5\nQuestion: next"
     assert (Prompting("plain").stop, Prompting().stop) == (("\nQuestion:",), ())
     with pytest.raises(ConfigError, match=r"task\.system"):
         Prompting("plain", system="x")
