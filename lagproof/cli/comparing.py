@@ -41,8 +41,8 @@ def compare(
     """Run what is missing of a comparison, print its tables and write its page; see ``experiments/compare.py``.
 
     Returns:
-        Exit code: 0, also when a run could not continue, for that is a finding; 1 if a cell failed; 130 if it was asked to
-        stop (the same call resumes it).
+        Exit code: 0, also when a run could not continue, for that is a finding; 1 if a cell failed; 130 if it was asked
+        to stop (the same call resumes it).
     """
 
     @contextmanager

@@ -21,7 +21,7 @@ _OF_ALARM: dict[str, tuple[str, ...]] = {
     ),
     "length": ("look at the longest responses, and at whether the reward pays for length",),
     "truncated": (
-        "raise rollout.max_tokens, or find out why responses do not end; a response that is truncated is scored as it is",
+        "raise rollout.max_tokens, or find out why responses do not end; a truncated response is scored as it is",
     ),
     "reward_collapse": (
         "go back to a checkpoint from before the first alarm and continue from it with one of the changes above",

@@ -292,9 +292,9 @@ def test_lines_that_cannot_be_used(body, message, tmp_path):
 def test_a_last_line_that_is_cut_off_is_left_out_with_a_note(tmp_path):
     path = jsonl(tmp_path / "dump.jsonl", ROWS, end='\n{"policy_logp": [-1.0, -2')
     dump, batch = only(path)
-    assert len(batch.tokens) == 3 and any("cut off" in note for note in dump.notes)
+    assert len(batch.tokens) == 3 and any("truncated" in note for note in dump.notes)
     whole = jsonl(tmp_path / "whole.jsonl", ROWS, end="")
-    assert not any("cut off" in note for note in read_dump(whole).notes)
+    assert not any("truncated" in note for note in read_dump(whole).notes)
 
 
 def test_responses_without_a_token_are_noted(tmp_path):

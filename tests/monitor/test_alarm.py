@@ -98,7 +98,7 @@ def test_a_large_quantile_without_a_tail_is_no_heavy_tail():
 
 def test_one_batch_never_rings_and_a_full_window_does():
     spike = {"ess": 0.3}  # with .97 before it the mean is .635
-    assert fired(spike) == [] and rung(spike, {}) == []
+    assert fired(spike) == [] and fired(spike, {}) == []
     assert fired(spike, spike) == [(5, "effective_size", Severity.YELLOW)]
     assert fired(spike, config=dataclasses.replace(CONFIG, window=1)) == [(4, "effective_size", Severity.YELLOW)]
 
