@@ -147,7 +147,7 @@ def test_windows_are_of_optimiser_steps():
     (alarm,) = alarms([Row.parse({"step": 1, **HEALTHY, "truncated": 0.0}), *idle, late[0], *idle, late[1]], CONFIG)
     assert (alarm.step, alarm.name) == (3, "truncated")
     assert (
-        alarm.sentence == "50% of the responses are cut off at the length limit over the last 2 steps (threshold 30%)"
+        alarm.sentence == "50% of the responses are truncated at the length limit over the last 2 steps (threshold 30%)"
     )
 
 
