@@ -133,7 +133,10 @@ class SatGRPO(Gate, TokenClip):
                  risk: log_ratio (the paper) | probability_mass, 1/2 mu |r - 1|
     Invariants:  inside GRPO's interval; J_t <= GRPO's J_t; identical to GRPO where the gate is closed, for q = 0 and
                  for alpha = 1; tokens on their way back to the sampler are never touched;
-                 q >= log(1 + high) and q >= -log(1 - low): nothing can change at all
+                 q >= log(1 + high) and q >= -log(1 - low): nothing can change at all;
+                 with risk log_ratio the weights are GRPO's with one radius for the whole batch: c falls as |d| grows,
+                 so for A > 0 exactly the tokens with d > min(log(1 + high), max(q, d*)) are rejected, where
+                 d* = log(1 + high psi(d*; q)); for A < 0 alike
     Source:      Stale but Stable: Staleness-Adaptive Trust Regions for Stabilizing Asynchronous Reinforcement
                  Learning, Proposition 4.1. The kernels exp and reciprocal and the risk probability_mass are ours
     Raises:      ConfigError for a radius or alpha out of range; UnknownNameError for an unknown kernel or risk

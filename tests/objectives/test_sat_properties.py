@@ -13,6 +13,7 @@ from lagproof.data.tokens import TokenBatch
 from lagproof.objectives import objective
 
 D = st.floats(-3, 3).map(lambda x: float(np.float32(x)))
+NEAR = st.lists(st.floats(-0.5, 0.5), min_size=10, max_size=40)
 TOKENS = st.lists(st.tuples(D, st.sampled_from([-2.0, -1.0, 0.0, 0.5, 1.0])), min_size=1, max_size=40)
 RADIUS = st.floats(0.01, 0.9)
 ALPHA = st.floats(0, 1)
@@ -70,6 +71,32 @@ def test_closed_gate_is_bit_identical(tokens, radius, name):
         assert torch.equal(sat.weight, base.weight)
         assert torch.equal(sat.contribution, base.contribution)
         assert sat.stats["sat/gated"] == 0.0
+
+
+@given(NEAR, RADIUS, RADIUS, ALPHA, st.sampled_from(["hill", "exp", "reciprocal"]), st.sampled_from(["grpo", "gspo"]))
+def test_what_it_rejects_is_beyond_one_radius_for_the_whole_batch(d, low, high, alpha, kernel, name):
+    """The radius falls as |d| grows, and |d| is what is clipped: on each side whatever is kept moved less than whatever
+    is rejected, as under a clip with a fixed radius."""
+    moved = torch.tensor(d, dtype=torch.float64)
+    moved = moved if name == "grpo" else of_response(moved)
+    found = batch([(x, 1.0 if m > 0 else -1.0) for x, m in zip(d, moved, strict=True)])
+    weight = objective(f"sat-{name}", low=low, high=high, alpha=alpha, kernel=kernel).weigh(found).weight
+    for side in (moved > 0, moved < 0):
+        kept, rejected = moved[side & (weight != 0)].abs(), moved[side & (weight == 0)].abs()
+        assert not len(kept) or not len(rejected) or float(kept.max()) < float(rejected.min())
+
+
+def test_by_probability_mass_there_is_no_such_radius():
+    """The rarer token moved further and is kept: its mass is below the quantile."""
+    d, sampler = torch.tensor([0.15, 0.12, 0.01]), torch.tensor([-5.0, -0.2, -1.0])
+    tokens = TokenBatch(d + sampler, torch.ones(3), torch.arange(3), 3, sampler)
+    weight = objective("sat-grpo", low=0.2, high=0.2, alpha=0.5, risk="probability_mass").weigh(tokens).weight
+    assert weight[0] > 0 and weight[1] == 0 and weight[2] > 0
+
+
+def of_response(x: torch.Tensor) -> torch.Tensor:
+    """The mean of each three tokens, as many times as there are tokens."""
+    return torch.cat([part.mean().expand(len(part)) for part in x.split(3)])
 
 
 @given(TOKENS, st.floats(0.01, 2.0))
