@@ -103,10 +103,14 @@ def train(
     resume: Annotated[
         Path | None, typer.Option(help="resume this run directory, bit for bit", show_default=False)
     ] = None,
+    replay: Annotated[
+        Path | None,
+        typer.Option(help="repeat the recorded schedule of this run in one process, in RUN-replay", show_default=False),
+    ] = None,
 ) -> None:
     from lagproof.cli.training import train as run
 
-    run(config, set_ or [], resume, Console())
+    run(config, set_ or [], resume, replay, Console())
 
 
 @app.command(

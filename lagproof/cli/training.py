@@ -19,19 +19,16 @@ LINES = 20
 """Lines of steps in a file, besides those of evaluations."""
 
 
-def train(config: Path | None, overrides: Sequence[str], resume: Path | None, console: Console) -> None:
-    """Start a run, or resume one.
+def train(
+    config: Path | None, overrides: Sequence[str], resume: Path | None, replay: Path | None, console: Console
+) -> None:
+    """Start a run, resume one, or repeat the schedule of one.
 
     Raises:
         ConfigError: a configuration that is not allowed.
         LagproofError: the run failed, or was asked to stop.
     """
-    if resume is not None and (config is not None or overrides):
-        raise ConfigError("--resume takes everything from the run directory: leave CONFIG and --set out")
-    if resume is None:
-        settings = Config.load(config, overrides)
-    else:
-        settings = Config(**RunWriter.open(resume).config()).replace(run_dir=str(resume))
+    settings = _settings(config, overrides, resume, replay)
     with display(console) as shown:
         events = Training(shown, settings.steps)
         events.loading(settings.model)
@@ -48,6 +45,21 @@ def train(config: Path | None, overrides: Sequence[str], resume: Path | None, co
     accuracy = result.metrics.get("eval/accuracy")
     said = "" if accuracy is None else f", accuracy {accuracy:.3f}"
     say(f"{result.reason} after {result.steps} steps{said}: {result.run_dir}", console)
+
+
+def _settings(config: Path | None, overrides: Sequence[str], resume: Path | None, replay: Path | None) -> Config:
+    if resume is not None and replay is not None:
+        raise ConfigError("--resume and --replay exclude each other: a replay starts at the first event of its run")
+    path = resume or replay
+    if path is None:
+        return Config.load(config, overrides)
+    option = "--resume" if replay is None else "--replay"
+    if config is not None:
+        raise ConfigError(f"{option} takes the configuration from the run directory: leave CONFIG out")
+    own = {"run_dir": str(path)}
+    if replay is not None:
+        own = {"run_dir": f"{str(path).rstrip('/')}-replay", "replay": str(path), "runtime": "inline"}
+    return Config.of_table(RunWriter.open(path).config() | own, overrides)
 
 
 class Training:

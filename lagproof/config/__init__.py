@@ -8,8 +8,9 @@ numbers of the optimiser and the thresholds of the alarms: their sections inheri
 
 from __future__ import annotations
 
+import copy
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 
@@ -82,6 +83,9 @@ class RolloutConfig:
         None, "strings that end a response, in evaluation too; absent: the task's own; []: none", strict=False
     )
     precision: Precision = key("float32", f"weights the engine samples with: {' | '.join(get_args(Precision))}")
+    workers: int = key(
+        1, "rollout workers; in one process: calls of the engine that prompts are split into, as among workers", ge=1
+    )
     record_logp: bool = key(True, "record the sampler's log-probabilities; false only for objectives that need none")
 
     def __post_init__(self) -> None:
@@ -106,6 +110,10 @@ class EvalConfig:
     prompts: int = key(256, "prompts, at most what the task has", ge=1)
     k: int = key(1, "samples per prompt; accuracy is avg@k", ge=1)
     temperature: float = key(1.0, "0 is greedy", ge=0, hint="; 0 is greedy")
+    where: Literal["workers", "learner"] = key(
+        "workers",
+        "runtime ray: workers: a rollout worker that has nothing to sample; learner: the learner, which stops",
+    )
 
 
 @model("save")
@@ -128,6 +136,17 @@ class ProbeConfig:
     versions: int = key(4, "published versions whose weights are kept for it at most", ge=1)
 
 
+@model("ray")
+class RayConfig:
+    """Processes of the runtime ray. See ``docs/ray.md``."""
+
+    address: str | None = key(None, "host:port of a running cluster to join; absent: a local one for this run")
+    threads: int = key(1, "threads of each process for matrix products", ge=1)
+    call_timeout_s: float = key(600.0, "seconds that a rollout worker may take for one call before it is killed", gt=0)
+    start_timeout_s: float = key(120.0, "seconds in which a cluster must answer and a process must be ready", gt=0)
+    restarts: int = key(3, "rollout workers that are replaced before the run stops", ge=0)
+
+
 @model("alarm")
 class AlarmConfig(Thresholds):
     __doc__ = Thresholds.__doc__
@@ -142,7 +161,10 @@ class Config:
     steps: int = key(240, "optimiser updates", ge=1)
     epochs: int | None = key(None, "times through the data at most; absent: as often as the steps need", ge=1)
     model: str = key("tiny-dense", "tiny-dense | tiny-moe | smollm2 | a folder | a Hugging Face name")
-    runtime: Literal["inline"] = key("inline", "inline: one process, deterministic")
+    runtime: Literal["inline", "ray"] = key(
+        "inline", "inline: one process, deterministic | ray: a learner and rollout.workers processes at the same time"
+    )
+    replay: str | None = key(None, "run directory whose recorded schedule is repeated, in one process")
     task: Annotated[Named, Named.reader(DEFAULT_TASK)] = key(lambda: Named(DEFAULT_TASK), _OPTIONS)
     objective: Annotated[Named, Named.reader(DEFAULT_OBJECTIVE)] = key(lambda: Named(DEFAULT_OBJECTIVE), _OPTIONS)
     schedule: Annotated[ScheduleConfig, FromTable] = key(ScheduleConfig)
@@ -152,9 +174,12 @@ class Config:
     save: Annotated[SaveConfig, FromTable] = key(SaveConfig)
     probe: Annotated[ProbeConfig, FromTable] = key(ProbeConfig)
     alarm: Annotated[AlarmConfig, FromTable] = key(AlarmConfig)
+    ray: Annotated[RayConfig, FromTable] = key(RayConfig)
 
     def __post_init__(self) -> None:
         require(bool(self.run_dir.strip()), "run_dir", self.run_dir, "a folder that does not exist yet")
+        if self.replay is not None:
+            require(self.runtime == "inline", "runtime", self.runtime, "inline: a replay runs in one process")
 
     @classmethod
     def load(cls, path: str | Path | None = None, overrides: Iterable[str] = ()) -> Self:
@@ -163,7 +188,16 @@ class Config:
         Raises:
             ConfigError: the file is missing or not TOML, a key is unknown, or a value is not allowed.
         """
-        tree: dict[str, Any] = {} if path is None else read_toml(path)
+        return cls.of_table({} if path is None else read_toml(path), overrides)
+
+    @classmethod
+    def of_table(cls, table: Mapping[str, Any], overrides: Iterable[str] = ()) -> Self:
+        """The tables of a TOML file with ``key=value`` overrides, in order.
+
+        Raises:
+            ConfigError: a key is unknown, or a value is not allowed.
+        """
+        tree: dict[str, Any] = copy.deepcopy(dict(table))
         for override in overrides:
             name, value = parse_override(override)
             set_key(tree, name, value)

@@ -53,7 +53,7 @@ class Checkpoint:
         optimizer: state dict of the optimiser.
         sampler: weights of the version that the engines hold, if it is not the newest.
         kept: weights of earlier versions in flight by version, if the run probes them.
-        metrics_bytes: length of ``metrics.jsonl``.
+        written: bytes of each file that grows by lines, see ``RunWriter.written``.
     """
 
     version: int
@@ -62,7 +62,7 @@ class Checkpoint:
     optimizer: Mapping[str, Any]
     sampler: Mapping[str, Tensor] | None
     kept: Mapping[int, Mapping[str, Tensor]]
-    metrics_bytes: int
+    written: Mapping[str, int]
 
 
 def save(layout: RunLayout, state: Checkpoint, save_model: Callable[[Path], None], keep: int) -> Path:
@@ -141,7 +141,7 @@ def load_state(path: Path) -> Checkpoint:
         optimizer=torch.load(run / "optimizer.pt", weights_only=True),
         sampler=load_file(sampler) if sampler.exists() else None,
         kept={int(file.stem.removeprefix("kept-")): load_file(file) for file in sorted(run.glob("kept-*.safetensors"))},
-        metrics_bytes=state["metrics_bytes"],
+        written=state["written"],
     )
 
 
@@ -160,7 +160,7 @@ def _write_state(run: Path, state: Checkpoint) -> None:
         "version": state.version,
         "schedule": dict(state.schedule),
         "held": {str(ticket): group.prompt for ticket, group in state.held.items()},
-        "metrics_bytes": state.metrics_bytes,
+        "written": dict(state.written),
     }
     (run / "state.json").write_text(json.dumps(plain), encoding="utf-8")
 

@@ -74,10 +74,10 @@ def write_parquet(table: Any, path: Path) -> None:
         pq.write_table(table, beside, compression="zstd")
 
 
-def append_line(value: Json, path: Path) -> None:
-    """One more JSON line, flushed: a process that is killed leaves at most its last line truncated."""
+def append_lines(objects: Iterable[Json], path: Path) -> None:
+    """More JSON lines, flushed: a process that is killed leaves at most its last line truncated."""
     with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(value) + "\n")
+        file.write("".join(json.dumps(value) + "\n" for value in objects))
 
 
 @dataclass(frozen=True)

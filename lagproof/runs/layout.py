@@ -5,6 +5,7 @@
     config.toml                    the resolved configuration
     data.json                      what the files of the task were: sizes and digests
     metrics.jsonl                  a row for each optimiser batch, and one of the evaluation before the first
+    schedule.jsonl                 the events of its scheduler: what happened, in order
     alarms.jsonl                   alarms, in the order in which they fired
     notes.txt                      what was said to the person who ran it
     rollouts/step-000040.parquet   trained responses, up to and including that step
@@ -36,6 +37,10 @@ class RunLayout:
     @property
     def metrics(self) -> Path:
         return self.path / "metrics.jsonl"
+
+    @property
+    def schedule(self) -> Path:
+        return self.path / "schedule.jsonl"
 
     @property
     def alarms(self) -> Path:

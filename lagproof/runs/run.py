@@ -169,6 +169,19 @@ class Run:
         return [step for step, _ in found], [value for _, value in found]
 
     @property
+    def schedule(self) -> tuple[dict[str, Any], ...]:
+        """The events of its scheduler as plain values, in order; a truncated last line is left out.
+
+        Raises:
+            RunDirError: it has none, or a line that is damaged.
+        """
+        lines = read_lines(self.layout.schedule)
+        if lines.damaged or not lines.objects:
+            what = lines.damaged[0] if lines.damaged else "it is missing or empty"
+            raise RunDirError(f"{self.layout.schedule}: cannot be read: {what}")
+        return tuple(value for _, value in lines.objects)
+
+    @property
     def checkpoints(self) -> list[Path]:
         """Complete-looking checkpoints, oldest first; each is a Hugging Face folder."""
         return self.layout.saved()

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from lagproof.errors import CheckpointError, RunDirError
 from lagproof.monitor.alarm import Alarm
 from lagproof.runs import rollouts
 from lagproof.runs.files import (
-    append_line,
+    append_lines,
     locked,
     read_json,
     read_toml,
@@ -100,7 +100,7 @@ class RunWriter:
         run = cls(path, on_note)
         if not run.layout.config.is_file():
             name = run.layout.config.name
-            raise RunDirError(f"{path}: is not a run directory (it has no {name}); check the path after --resume")
+            raise RunDirError(f"{path}: is not a run directory (it has no {name}); check the path")
         return run
 
     def config(self) -> dict[str, Any]:
@@ -147,20 +147,29 @@ class RunWriter:
             return [Row.parse(json.loads(line)) for line in file.read_text(encoding="utf-8").splitlines()]
 
     @property
-    def metrics_bytes(self) -> int:
-        """How much of the rows is written: what a checkpoint has seen."""
-        file = self.layout.metrics
-        return file.stat().st_size if file.exists() else 0
+    def written(self) -> dict[str, int]:
+        """Bytes of the files that grow by lines: what a checkpoint has seen."""
+        return {name: file.stat().st_size if file.exists() else 0 for name, file in self._growing.items()}
+
+    @property
+    def _growing(self) -> dict[str, Path]:
+        return {"metrics": self.layout.metrics, "schedule": self.layout.schedule}
+
+    def schedule(self, records: Sequence[Mapping[str, Any]]) -> None:
+        """What happened, for the scheduler's record."""
+        if records:
+            with writing(self.layout.schedule, KEPT):
+                append_lines(records, self.layout.schedule)
 
     def append(self, row: Row) -> None:
         """One row of metrics."""
         with writing(self.layout.metrics, KEPT):
-            append_line(row.flat, self.layout.metrics)
+            append_lines([row.flat], self.layout.metrics)
 
     def alarm(self, alarm: Alarm) -> None:
         """One alarm."""
         with writing(self.layout.alarms, KEPT):
-            append_line(alarm.to_dict(), self.layout.alarms)
+            append_lines([alarm.to_dict()], self.layout.alarms)
 
     def replay(self, observe: Callable[[Row], Iterable[Alarm]]) -> None:
         """Show the rows that are there to a monitor; its alarms take the place of those that are written."""
@@ -185,21 +194,27 @@ class RunWriter:
             write_parquet(pa.concat_tables(self._trained), file)
         self._trained, self._tokens = [], 0
 
-    def rewind(self, step: int, metrics_bytes: int) -> None:
+    def rewind(self, step: int, written: Mapping[str, int]) -> None:
         """Forget what was written after a checkpoint; it will be written again.
+
+        Args:
+            step: of the checkpoint.
+            written: what it had seen, see :attr:`written`; nothing where it is empty.
 
         Raises:
             CheckpointError: less is there than the checkpoint had seen.
         """
-        size = self.metrics_bytes
-        if size < metrics_bytes:
-            raise CheckpointError(
-                f"{self.layout.metrics}: has {size} bytes, the checkpoint of step {step} had seen {metrics_bytes}: "
-                "it was truncated or replaced; restore it, or start a new run_dir"
-            )
+        there = self.written
+        for name, file in self._growing.items():
+            if there[name] < written.get(name, 0):
+                raise CheckpointError(
+                    f"{file}: has {there[name]} bytes, the checkpoint of step {step} had seen {written[name]}: "
+                    "it was truncated or replaced; restore it, or start a new run_dir"
+                )
         with writing(self.path, KEPT):
-            if self.layout.metrics.exists():
-                os.truncate(self.layout.metrics, metrics_bytes)
+            for name, file in self._growing.items():
+                if file.exists():
+                    os.truncate(file, written.get(name, 0))
             for file in self.layout.rollouts.glob("step-*.parquet"):
                 if int(file.stem.removeprefix("step-")) > step:
                     file.unlink()

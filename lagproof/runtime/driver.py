@@ -29,6 +29,7 @@ from lagproof.runtime.schedule import (
     Event,
     Publish,
     Replace,
+    SampleFinished,
     Scheduler,
     Start,
     StepFinished,
@@ -36,6 +37,7 @@ from lagproof.runtime.schedule import (
     Stop,
     Train,
     WorkerJoined,
+    to_json,
 )
 from lagproof.runtime.trainer import Moment, Trained
 from lagproof.runtime.watch import Watch
@@ -49,7 +51,18 @@ class Evaluated:
     values: Mapping[Key, float]
 
 
-Happening = Event | Trained | Evaluated
+@dataclass(frozen=True)
+class Sampled:
+    """A call of an engine is done: its prompts in the order in which they shared the call."""
+
+    prompts: tuple[SampleFinished, ...]
+
+
+Happening = Event | Sampled | Trained | Evaluated
+RESUMED = "resumed"
+"""What the record of a schedule says, in the place of an event, where a run was resumed."""
+CALL = "call"
+"""Key of the record: the number of the engine's call that a prompt was sampled in."""
 
 
 class Executor(Protocol):
@@ -76,6 +89,10 @@ class Executor(Protocol):
 
     def evaluate(self, step: int) -> Mapping[Key, float] | None:
         """Evaluate the learner's present weights; ``None``: :class:`Evaluated` comes later."""
+        ...
+
+    def waits(self) -> Mapping[str, float]:
+        """Seconds without work since the last call: ``learner_wait`` and ``rollout_wait``, where they exist."""
         ...
 
     def discard(self, ticket: int) -> None:
@@ -148,6 +165,7 @@ class Driver:
         self._pending: deque[_Pending] = deque()
         self._later: list[Happening] = []
         self._learning = False
+        self._calls = 0
 
     def run(self) -> Stop:
         """Until the scheduler says stop.
@@ -156,7 +174,9 @@ class Driver:
             InterruptedRunError: asked to stop; everything is saved.
             RunDirError: the disk is full or cannot be written.
         """
-        if self._saved is None and self._config.eval.every:
+        if self._saved is not None:
+            self._writer.schedule([{"event": RESUMED, "version": self._saved}])
+        elif self._config.eval.every:
             self._write_later(Row(0), 0, evaluates=True)
         todo: deque[Command] = deque(self._take([*self._executor.join(), Begin()]))
         while True:
@@ -182,7 +202,7 @@ class Driver:
                     self._evaluated(what)
                 else:
                     self._later.append(what)
-        moment = Moment(version, self._scheduler.snapshot(), self._writer.metrics_bytes)
+        moment = Moment(version, self._scheduler.snapshot(), self._writer.written)
         self._executor.save(moment, self._scheduler.held)
         self._saved = version
 
@@ -213,12 +233,20 @@ class Driver:
             match what:
                 case Trained():
                     self._learning = False
-                    commands += self._scheduler.handle(self._trained(what))
+                    commands += self._handle(self._trained(what))
                 case Evaluated():
                     self._evaluated(what)
+                case Sampled():
+                    commands += self._handle(*what.prompts, call=self._calls)
+                    self._calls += 1
                 case _:
-                    commands += self._scheduler.handle(what)
+                    commands += self._handle(what)
         return commands
+
+    def _handle(self, *events: Event, call: int | None = None) -> list[Command]:
+        mark = {} if call is None else {CALL: call}
+        self._writer.schedule([{**to_json(event), **mark} for event in events])
+        return self._scheduler.handle(*events)
 
     def _between_steps(self) -> None:
         version = self._scheduler.version
@@ -249,6 +277,7 @@ class Driver:
     def _write_later(self, row: Row, num_tokens: int, *, evaluates: bool) -> None:
         found = self._executor.evaluate(row.step) if evaluates else {}
         row = replace(row, values={**row.values, **(found or {})})
+        self._watch.add(self._executor.waits())
         self._pending.append(_Pending(row, self._watch.read(num_tokens), found is None))
         self._write_complete()
 

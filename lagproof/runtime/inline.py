@@ -7,17 +7,15 @@ from typing import NoReturn
 
 from lagproof.data.samples import Group
 from lagproof.data.slices import Key
-from lagproof.runtime.driver import Happening
+from lagproof.runtime.driver import Happening, Sampled
 from lagproof.runtime.schedule import SampleFinished, Start, Train, WeightsLoaded, WorkerJoined
 from lagproof.runtime.trainer import Moment, Trainer
 from lagproof.runtime.watch import Watch
 from lagproof.runtime.worker import Evaluator, RolloutWorker
 
-WORKER = 0
-
 
 class InlineExecutor:
-    """Executes every command at once: with one worker that never fails.
+    """Executes every command at once, and never fails.
 
     Args:
         trainer: the learning side.
@@ -25,6 +23,7 @@ class InlineExecutor:
         evaluator: of the trainer's own model.
         watch: for the seconds spent.
         held: groups by ticket, of a restored run.
+        workers: what the scheduler sees: one engine, and a call of it for each of them, as if they were processes.
     """
 
     def __init__(
@@ -34,21 +33,22 @@ class InlineExecutor:
         evaluator: Evaluator,
         watch: Watch,
         held: Mapping[int, Group] | None = None,
+        workers: int = 1,
     ) -> None:
         self._trainer, self._worker, self._evaluator, self._watch = trainer, worker, evaluator, watch
         self._held: dict[int, Group] = dict(held or {})
+        self._workers = workers
 
     def join(self) -> Sequence[WorkerJoined]:
-        return [WorkerJoined(WORKER, self._worker.engine.version)]
+        return [WorkerJoined(number, self._worker.engine.version) for number in range(self._workers)]
 
     def sample(self, starts: Sequence[Start]) -> Sequence[Happening]:
+        return [self._call(own) for own in by_worker(starts).values()]
+
+    def _call(self, starts: Sequence[Start]) -> Sampled:
         groups = self._worker.sample([start.prompt for start in starts])
-        events: list[Happening] = []
-        for start, group in zip(starts, groups, strict=True):
-            self._held[start.ticket] = group
-            versions = group.versions or {start.version}
-            events.append(SampleFinished(start.ticket, min(versions), max(versions)))
-        return events
+        self._held |= {start.ticket: group for start, group in zip(starts, groups, strict=True)}
+        return Sampled(tuple(finished(start, group) for start, group in zip(starts, groups, strict=True)))
 
     def train(self, command: Train) -> Sequence[Happening]:
         return [self._trainer.train(command, [self._held.pop(ticket) for ticket in command.tickets])]
@@ -57,22 +57,39 @@ class InlineExecutor:
         self._trainer.publish(version, in_flight)
         with self._watch.on("publish"):
             self._worker.engine.load(*self._trainer.channel.fetch())
-        return [WeightsLoaded(WORKER, version)]
+        return [WeightsLoaded(None, version)]
 
     def evaluate(self, step: int) -> Mapping[Key, float] | None:
         return self._evaluator.evaluate(step)
+
+    def waits(self) -> Mapping[str, float]:
+        return {}  # each side waits whenever the other works
 
     def discard(self, ticket: int) -> None:
         self._held.pop(ticket, None)
 
     def cancel(self, ticket: int) -> NoReturn:
-        raise AssertionError(f"ticket {ticket} is cancelled: cannot happen with one worker that never fails")
+        raise AssertionError(f"ticket {ticket} is cancelled: cannot happen with workers that never fail")
 
     def restart(self, worker: int) -> NoReturn:
-        raise AssertionError(f"worker {worker} is replaced: cannot happen with one worker that never fails")
+        raise AssertionError(f"worker {worker} is replaced: cannot happen with workers that never fail")
 
     def save(self, moment: Moment, held: Sequence[int]) -> None:
         self._trainer.save(moment, {ticket: self._held[ticket] for ticket in held})
 
     def wait(self) -> NoReturn:
         raise AssertionError("nothing happens elsewhere, and the scheduler waits for something")
+
+
+def by_worker(starts: Sequence[Start]) -> dict[int, list[Start]]:
+    """Starts that came together, by the worker that they are for."""
+    found: dict[int, list[Start]] = {}
+    for start in starts:
+        found.setdefault(start.worker, []).append(start)
+    return found
+
+
+def finished(start: Start, group: Group) -> SampleFinished:
+    """The event of a group that is sampled."""
+    versions = group.versions or {start.version}
+    return SampleFinished(start.ticket, min(versions), max(versions))

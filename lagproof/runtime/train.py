@@ -13,26 +13,22 @@ from lagproof import tasks
 from lagproof.config import Config, ScheduleConfig
 from lagproof.data.rows import Row
 from lagproof.errors import CheckpointError, ConfigError, InputError, RunDirError
-from lagproof.learner.step import Learner, Recipe
 from lagproof.models.loading import Loaded, encode, load
 from lagproof.monitor.alarm import Alarm, Monitor
-from lagproof.objectives.reduction import reduction
-from lagproof.rollout.hf import HFEngine
 from lagproof.runs import checkpoints
-from lagproof.runs.run import RunResult
+from lagproof.runs.run import Run, RunResult
 from lagproof.runs.writer import RunWriter, check_free
 from lagproof.runtime.driver import Driver
 from lagproof.runtime.inline import InlineExecutor
 from lagproof.runtime.interrupt import interruptible
 from lagproof.runtime.outcome import finish, finished
-from lagproof.runtime.publication import MemoryChannel
+from lagproof.runtime.replay import ReplayExecutor, ScheduleRecord
 from lagproof.runtime.schedule import Admission, FailureLimits, Periodic, Plan, Scheduler, Threshold
 from lagproof.runtime.trainer import Trainer
 from lagproof.runtime.watch import Watch
 from lagproof.runtime.worker import Evaluator, RolloutWorker
 from lagproof.settings.models import Named
 from lagproof.tasks.task import Task
-from lagproof.tensors.advantage import ADVANTAGES
 
 
 def train(
@@ -63,6 +59,11 @@ def train(
         InterruptedRunError: asked to stop; everything is saved.
     """
     config = resolve(config)
+    if resume and config.replay is not None:
+        raise RunDirError(
+            f"--resume {config.run_dir}: it repeats the schedule of {config.replay}, from its first event; a replay "
+            f"cannot be resumed: start it again with --replay {config.replay}"
+        )
     path, note = Path(config.run_dir), on_note or _ignore
     writer = _reopen(config, note) if resume else None
     if writer is None:
@@ -136,27 +137,18 @@ def _join(
     state = None if saved is None else checkpoints.load_state(saved)
     plan = _plan(config, task)
     scheduler = Scheduler(plan) if state is None else Scheduler.restore(plan, state.schedule)
-    learner = Learner(loaded.model, _recipe(config), 0 if state is None else state.version)
-    engine = HFEngine(
-        loaded.model, loaded.tokenizer, loaded.stop_ids, config.rollout.precision, on_tokens=observers.on_tokens
-    )
-    channel = MemoryChannel()
-    weights = dict(loaded.model.named_parameters()) if state is None or state.sampler is None else state.sampler
-    channel.publish(scheduler.published, weights)
-    engine.load(*channel.fetch())
     if state is not None:
-        learner.optimizer.load_state_dict(dict(state.optimizer))
-        writer.rewind(state.version, state.metrics_bytes)
+        writer.rewind(state.version, state.written)
     watch = Watch()
-    trainer = Trainer(config, loaded, learner, channel, writer, watch, None if state is None else state.kept)
-    trainer.keep(scheduler.in_flight)
-    executor = InlineExecutor(
-        trainer,
-        RolloutWorker(config, task, loaded, engine, watch),
-        Evaluator(config, task, loaded, watch, observers.on_tokens),
-        watch,
-        None if state is None else state.held,
-    )
+    trainer = Trainer.build(config, loaded, writer, watch, scheduler.published, scheduler.in_flight, state)
+    worker = RolloutWorker.build(config, task, loaded, watch, observers.on_tokens)
+    worker.engine.load(*trainer.channel.fetch())
+    evaluator = Evaluator(config, task, loaded, watch, observers.on_tokens)
+    if config.replay is None:
+        held = None if state is None else state.held
+        executor = InlineExecutor(trainer, worker, evaluator, watch, held, config.rollout.workers)
+    else:
+        executor = ReplayExecutor(ScheduleRecord(Run.open(config.replay)), trainer, worker, evaluator, watch)
     monitor = Monitor(config.alarm)
     writer.replay(monitor.observe)
     return Driver(
@@ -181,7 +173,9 @@ def _plan(config: Config, task: Task) -> Plan:
         steps=config.steps,
         num_prompts=num_prompts,
         limits=FailureLimits(
-            zero_variance_batches=config.learner.max_zero_variance_batches, bad_steps=config.learner.max_bad_steps
+            zero_variance_batches=config.learner.max_zero_variance_batches,
+            bad_steps=config.learner.max_bad_steps,
+            restarts=config.ray.restarts,
         ),
     )
 
@@ -190,16 +184,6 @@ def _admission(schedule: ScheduleConfig) -> Admission:
     if schedule.staleness_threshold is None:
         return Periodic(schedule.broadcast_every, schedule.ahead)
     return Threshold(schedule.staleness_threshold, schedule.broadcast_every)
-
-
-def _recipe(config: Config) -> Recipe:
-    return Recipe(
-        objective=rules.objective(config.objective.name, **config.objective.options),
-        reduction=reduction(config.learner.reduction, config.rollout.max_tokens),
-        advantage=ADVANTAGES[config.learner.advantage],
-        temperature=config.rollout.temperature,
-        config=config.learner,
-    )
 
 
 def _check_data(config: Config, task: Task) -> None:
@@ -231,8 +215,8 @@ def _reopen(config: Config, on_note: Callable[[str], None]) -> RunWriter:
     differing = _differences(Config(**writer.config()).to_dict(), config.to_dict())
     if differing:
         raise RunDirError(
-            f"--resume {path}: it was begun with other values of {', '.join(differing)}; "
-            "a run resumes as it began: leave them, or start a new run_dir"
+            f"--resume {path}: it was begun with other settings: {'; '.join(differing)}; a run resumes as it began: "
+            "leave them, or start a new run_dir"
         )
     return writer
 
@@ -252,16 +236,26 @@ def _newest(writer: RunWriter) -> Path | None:
         return candidate
     if problems:
         raise CheckpointError("; ".join(problems) + "; no earlier checkpoint is left: start a new run_dir")
-    writer.rewind(0, 0)
+    writer.rewind(0, {})
     return None
+
+
+_FREE = {"run_dir", "save", "runtime", "ray", "rollout.workers", "eval.where"}
+"""What a resumed run may have otherwise: where things run, and what is kept of them."""
 
 
 def _differences(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str = "") -> list[str]:
     out: list[str] = []
-    for key in sorted({*before, *after} - ({"run_dir", "save"} if not prefix else set())):
-        a, b = before.get(key), after.get(key)
+    for name in sorted({*before, *after}):
+        key, a, b = prefix + name, before.get(name), after.get(name)
+        if key in _FREE or a == b:
+            continue
         if isinstance(a, Mapping) and isinstance(b, Mapping):
-            out += _differences(a, b, f"{prefix}{key}.")
-        elif a != b:
-            out.append(prefix + key)
+            out += _differences(a, b, f"{key}.")
+        else:
+            out.append(f"{key} was {_value(a)} and is {_value(b)}")
     return out
+
+
+def _value(value: Any) -> str:
+    return "absent" if value is None else repr(value)

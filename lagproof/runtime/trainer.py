@@ -8,21 +8,24 @@ from typing import Any
 
 from torch import Tensor
 
+from lagproof import objectives as rules
 from lagproof.config import Config
 from lagproof.data.batch import Batch
 from lagproof.data.metrics import values
 from lagproof.data.samples import Group, StepOutcome
 from lagproof.data.slices import Key
 from lagproof.learner.probe import probe
-from lagproof.learner.step import Learner
+from lagproof.learner.step import Learner, Recipe
 from lagproof.metrics.responses import by_task, reasons, responses
 from lagproof.models.loading import Loaded
 from lagproof.models.loading import save as save_model
+from lagproof.objectives.reduction import reduction
 from lagproof.runs import checkpoints
 from lagproof.runs.writer import RunWriter
 from lagproof.runtime.publication import MemoryChannel
 from lagproof.runtime.schedule import Train
 from lagproof.runtime.watch import Watch
+from lagproof.tensors.advantage import ADVANTAGES
 
 Weights = Mapping[str, Tensor]
 
@@ -53,12 +56,12 @@ class Moment:
     Attributes:
         version: optimiser steps trained.
         schedule: the scheduler's snapshot.
-        metrics_bytes: length of the rows that are written.
+        written: bytes of the files of the run that grow by lines.
     """
 
     version: int
     schedule: Mapping[str, Any]
-    metrics_bytes: int
+    written: Mapping[str, int]
 
 
 class Trainer:
@@ -87,6 +90,37 @@ class Trainer:
         self._config, self._loaded, self._learner, self._writer = config, loaded, learner, writer
         self.channel, self._watch = channel, watch
         self._kept: dict[int, Weights] = dict(kept or {})
+
+    @classmethod
+    def build(
+        cls,
+        config: Config,
+        loaded: Loaded,
+        writer: RunWriter,
+        watch: Watch,
+        published: int,
+        in_flight: Collection[int],
+        state: checkpoints.Checkpoint | None,
+    ) -> Trainer:
+        """The learning side of a run that begins, or goes on from a checkpoint.
+
+        Args:
+            config, loaded, writer, watch: see :class:`Trainer`.
+            published: version of the weights that the engines start with.
+            in_flight: versions behind what is sampled and not trained yet.
+            state: of the checkpoint.
+        """
+        learner = Learner(loaded.model, _recipe(config), 0 if state is None else state.version)
+        channel = MemoryChannel()
+        if state is None or state.sampler is None:
+            channel.publish(published, dict(loaded.model.named_parameters()))
+        else:
+            channel.publish(published, state.sampler)
+        if state is not None:
+            learner.optimizer.load_state_dict(dict(state.optimizer))
+        trainer = cls(config, loaded, learner, channel, writer, watch, None if state is None else state.kept)
+        trainer.keep(in_flight)
+        return trainer
 
     def train(self, command: Train, groups: Sequence[Group]) -> Trained:
         """One optimiser step, measured and recorded."""
@@ -138,7 +172,7 @@ class Trainer:
             optimizer=self._learner.optimizer.state_dict(),
             sampler=None if published == moment.version else weights,
             kept={v: weights for v, weights in self._kept.items() if v != published},
-            metrics_bytes=moment.metrics_bytes,
+            written=moment.written,
         )
         loaded = self._loaded
         checkpoints.save(
@@ -162,3 +196,13 @@ class Trainer:
                 budget_tokens=self._config.learner.micro_batch_tokens,
             )
         return values(split)
+
+
+def _recipe(config: Config) -> Recipe:
+    return Recipe(
+        objective=rules.objective(config.objective.name, **config.objective.options),
+        reduction=reduction(config.learner.reduction, config.rollout.max_tokens),
+        advantage=ADVANTAGES[config.learner.advantage],
+        temperature=config.rollout.temperature,
+        config=config.learner,
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -25,6 +25,17 @@ class Watch:
             yield
         finally:
             self.spent[what] += time.perf_counter() - began
+
+    def add(self, spent: Mapping[str, float]) -> None:
+        """Seconds that were measured elsewhere."""
+        for what, seconds in spent.items():
+            self.spent[what] += seconds
+
+    def take(self) -> dict[str, float]:
+        """Seconds by what they were spent on since the last call, for another watch."""
+        spent = dict(self.spent)
+        self.spent.clear()
+        return spent
 
     def read(self, num_tokens: int) -> dict[Key, float]:
         """``time/...`` of a row; starts again from zero."""

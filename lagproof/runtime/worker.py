@@ -41,6 +41,20 @@ class RolloutWorker:
             record_logp=rollout.record_logp,
         )
 
+    @classmethod
+    def build(
+        cls,
+        config: Config,
+        task: Task,
+        loaded: Loaded,
+        watch: Watch,
+        on_tokens: Callable[[int], None] | None = None,
+    ) -> RolloutWorker:
+        """With an engine of its own, on a copy of the model."""
+        precision = config.rollout.precision
+        engine = HFEngine(loaded.model, loaded.tokenizer, loaded.stop_ids, precision, on_tokens=on_tokens)
+        return cls(config, task, loaded, engine, watch)
+
     def sample(self, prompts: Sequence[int]) -> list[Group]:
         """The group of each prompt, sampled in one call of the engine with the weights that it holds, and graded."""
         rollout, seed = self._config.rollout, self._config.seed

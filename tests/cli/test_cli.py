@@ -66,7 +66,7 @@ def test_every_key_is_in_the_help_and_fits_eighty_columns(tmp_path):
         (["train", "--set", "steps"], 2, "expected key=value"),
         (["train", "missing.toml"], 2, "no such file"),
         (["train", "--resume", "nowhere"], 2, "not a run directory"),
-        (["train", "--resume", "nowhere", "--set", "steps=3"], 2, "leave CONFIG and --set out"),
+        (["train", "demo.toml", "--resume", "nowhere"], 2, "leave CONFIG out"),
         (["train", "--bogus"], 2, "No such option"),
         (["bogus"], 2, "No such command"),
         (["eval", "tiny-dense", "--task", "arithmetic", "--stop", "\\n"], 2, r"--stop \\n: must be a list of strings"),

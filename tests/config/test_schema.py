@@ -73,7 +73,7 @@ def test_the_option_of_one_is_none_of_another():
     [
         {"steps": 0},
         {"steps": "3"},
-        {"runtime": "ray"},
+        {"runtime": "spark"},
         {"schedule": {"broadcast_every": 0}},
         {"schedule": {"batches_ahead": None}},
         {"rollout": {"top_p": 0}},

@@ -36,8 +36,8 @@ def test_what_fails_half_way_leaves_the_file_as_it_was(tmp_path: Path) -> None:
 def test_lines_are_appended_and_read(tmp_path: Path) -> None:
     file = tmp_path / "x.jsonl"
     assert files.read_lines(file) == files.JsonLines()
-    files.append_line({"a": 1}, file)
-    files.append_line({"a": 2}, file)
+    files.append_lines([{"a": 1}], file)
+    files.append_lines([{"a": 2}], file)
     assert files.read_lines(file) == files.JsonLines(((1, {"a": 1}), (2, {"a": 2})))
     files.write_lines([{"a": 3}], file)
     assert files.read_lines(file).objects == ((1, {"a": 3}),)

@@ -70,9 +70,9 @@ class WorkerLost:
 
 @dataclass(frozen=True)
 class WeightsLoaded:
-    """A worker samples with this version from now on."""
+    """A worker samples with this version from now on; ``None``: every worker does."""
 
-    worker: int
+    worker: int | None
     version: int
 
 

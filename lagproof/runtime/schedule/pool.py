@@ -49,10 +49,10 @@ class WorkerPool:
         self.workers.pop(number, None)
         self.runs = {ticket: run for ticket, run in self.runs.items() if run.worker != number}
 
-    def load(self, number: int, version: int) -> None:
-        """A worker holds other weights; news of a worker that is gone says nothing."""
-        if number in self.workers:
-            self.workers[number].version = version
+    def load(self, number: int | None, version: int) -> None:
+        """A worker, or every one, holds other weights; news of a worker that is gone says nothing."""
+        for worker in self.workers if number is None else self.workers.keys() & {number}:
+            self.workers[worker].version = version
 
     def start(self, ticket: int, prompt: int, version: int) -> RunningPrompt | None:
         """Give a prompt to the least loaded worker with a free slot that holds ``version``, if any."""
