@@ -65,6 +65,15 @@ class Checkpoint:
     written: Mapping[str, int]
 
 
+@dataclass(frozen=True)
+class SavedProgress:
+    """How far a run was when it was saved; see :class:`Checkpoint`."""
+
+    version: int
+    schedule: Mapping[str, Any]
+    written: Mapping[str, int]
+
+
 def save(layout: RunLayout, state: Checkpoint, save_model: Callable[[Path], None], keep: int) -> Path:
     """Write the checkpoint of this step, and remove all but the newest ``keep``.
 
@@ -124,6 +133,12 @@ def verify(path: Path) -> None:
             raise CheckpointError(f"checkpoint {path}: {name} has {size} bytes, {expected['bytes']} were written")
         if _sha256(file) != expected["sha256"]:
             raise CheckpointError(f"checkpoint {path}: {name} is damaged (its SHA-256 is not the one written)")
+
+
+def load_progress(path: Path) -> SavedProgress:
+    """The small part of a checkpoint."""
+    state = read_json(path / "run" / "state.json")
+    return SavedProgress(state["version"], state["schedule"], state["written"])
 
 
 def load_state(path: Path) -> Checkpoint:

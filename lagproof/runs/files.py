@@ -164,13 +164,17 @@ def reading(path: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
+def locked(path: Path, wait_s: float = 0) -> Iterator[None]:
     """Hold a lock that dies with this process; the file says which process holds it.
+
+    Args:
+        path: of the lock.
+        wait_s: seconds to wait for another process to give it up.
 
     Raises:
         RunDirError: another process holds it, or the file cannot be written.
     """
-    lock = FileLock(path, timeout=0)
+    lock = FileLock(path, timeout=wait_s)
     with writing(path):
         try:
             lock.acquire()

@@ -12,6 +12,7 @@
     checkpoints/step-000040/       see ``checkpoints.py``
     result.json                    how it ended; a run without it has not finished
     lock                           the process that runs it
+    learner.lock                   the process that writes its rollouts and checkpoints, if it is another
 """
 
 from __future__ import annotations
@@ -65,6 +66,10 @@ class RunLayout:
     @property
     def lock(self) -> Path:
         return self.path / "lock"
+
+    @property
+    def learner_lock(self) -> Path:
+        return self.path / "learner.lock"
 
     def rollout_files(self) -> list[Path]:
         """In the order of their steps."""

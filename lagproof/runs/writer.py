@@ -119,6 +119,14 @@ class RunWriter:
         """
         return locked(self.layout.lock)
 
+    def learner_locked(self, wait_s: float = 30.0) -> AbstractContextManager[None]:
+        """Be the one process that writes rollouts and checkpoints; one of a killed driver may outlive it a little.
+
+        Raises:
+            RunDirError: another process still is, after ``wait_s``.
+        """
+        return locked(self.layout.learner_lock, wait_s)
+
     def check_data(self, now: Mapping[str, Any] | None) -> None:
         """Refuse to resume with other data than the run was begun with.
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from lagproof import tasks
 from lagproof.config import Config, ScheduleConfig
 from lagproof.data.rows import Row
 from lagproof.errors import CheckpointError, ConfigError, InputError, RunDirError
-from lagproof.models.loading import Loaded, encode, load
+from lagproof.models.loading import Loaded, load
 from lagproof.monitor.alarm import Alarm, Monitor
 from lagproof.runs import checkpoints
 from lagproof.runs.run import Run, RunResult
@@ -22,11 +22,13 @@ from lagproof.runtime.driver import Driver
 from lagproof.runtime.inline import InlineExecutor
 from lagproof.runtime.interrupt import interruptible
 from lagproof.runtime.outcome import finish, finished
+from lagproof.runtime.ray.cluster import cluster
+from lagproof.runtime.ray.executor import RayExecutor, RayProcesses
 from lagproof.runtime.replay import ReplayExecutor, ScheduleRecord
 from lagproof.runtime.schedule import Admission, FailureLimits, Periodic, Plan, Scheduler, Threshold
 from lagproof.runtime.trainer import Trainer
 from lagproof.runtime.watch import Watch
-from lagproof.runtime.worker import Evaluator, RolloutWorker
+from lagproof.runtime.worker import Evaluator, RolloutWorker, check_prompts
 from lagproof.settings.models import Named
 from lagproof.tasks.task import Task
 
@@ -78,14 +80,13 @@ def train(
         if writer is not None:
             writer.check_data(task.data)
         saved = None if writer is None else _newest(writer)
-        loaded = load(config.model if saved is None else saved)
-        _check_prompts(config, task, loaded)
+        sides = held.enter_context(_begun(config, task, saved, note))
         if writer is None:
             writer = RunWriter.create(path, config.to_dict(), task.data, note)
             held.enter_context(writer.locked())
         interrupted = held.enter_context(interruptible())
         observers = Observers(interrupted, on_step or _ignore, on_tokens or _ignore, on_alarm or _ignore)
-        stop = _join(config, task, loaded, writer, saved, observers).run()
+        stop = _join(config, task, sides, writer, saved, observers).run()
     return finish(config, writer, stop)
 
 
@@ -131,24 +132,41 @@ def _ignore(what: object) -> None:
     pass
 
 
+@contextmanager
+def _begun(
+    config: Config, task: Task, saved: Path | None, on_note: Callable[[str], None]
+) -> Iterator[Loaded | RayProcesses]:
+    """Whatever takes long before a run, or may show that it cannot be: its model, or the processes that have it."""
+    if config.runtime == "inline":
+        loaded = load(config.model if saved is None else saved)
+        check_prompts(config, task, loaded)
+        yield loaded
+        return
+    on_note(f"starting Ray: a learner and rollout.workers = {config.rollout.workers}")
+    with cluster(config.ray, 1 + config.rollout.workers, on_note):
+        processes = RayProcesses(config, task.data, saved)
+        with closing(processes):
+            yield processes
+
+
 def _join(
-    config: Config, task: Task, loaded: Loaded, writer: RunWriter, saved: Path | None, observers: Observers
+    config: Config,
+    task: Task,
+    sides: Loaded | RayProcesses,
+    writer: RunWriter,
+    saved: Path | None,
+    observers: Observers,
 ) -> Driver:
-    state = None if saved is None else checkpoints.load_state(saved)
+    seen = None if saved is None else checkpoints.load_progress(saved)
     plan = _plan(config, task)
-    scheduler = Scheduler(plan) if state is None else Scheduler.restore(plan, state.schedule)
-    if state is not None:
-        writer.rewind(state.version, state.written)
+    scheduler = Scheduler(plan) if seen is None else Scheduler.restore(plan, seen.schedule)
+    if seen is not None:
+        writer.rewind(seen.version, seen.written)
     watch = Watch()
-    trainer = Trainer.build(config, loaded, writer, watch, scheduler.published, scheduler.in_flight, state)
-    worker = RolloutWorker.build(config, task, loaded, watch, observers.on_tokens)
-    worker.engine.load(*trainer.channel.fetch())
-    evaluator = Evaluator(config, task, loaded, watch, observers.on_tokens)
-    if config.replay is None:
-        held = None if state is None else state.held
-        executor = InlineExecutor(trainer, worker, evaluator, watch, held, config.rollout.workers)
+    if isinstance(sides, RayProcesses):
+        executor = RayExecutor(config, sides, scheduler, writer.path, watch, observers.on_tokens, writer.note)
     else:
-        executor = ReplayExecutor(ScheduleRecord(Run.open(config.replay)), trainer, worker, evaluator, watch)
+        executor = _local(config, task, sides, scheduler, writer, saved, watch, observers.on_tokens)
     monitor = Monitor(config.alarm)
     writer.replay(monitor.observe)
     return Driver(
@@ -157,11 +175,34 @@ def _join(
         executor,
         writer,
         watch,
-        saved=None if state is None else state.version,
+        saved=None if seen is None else seen.version,
         monitor=monitor,
         interrupted=observers.interrupted,
         on_row=observers.on_row,
         on_alarm=observers.on_alarm,
+    )
+
+
+def _local(
+    config: Config,
+    task: Task,
+    loaded: Loaded,
+    scheduler: Scheduler,
+    writer: RunWriter,
+    saved: Path | None,
+    watch: Watch,
+    on_tokens: Callable[[int], None],
+) -> InlineExecutor | ReplayExecutor:
+    """Both sides of a run in this process."""
+    state = None if saved is None else checkpoints.load_state(saved)
+    trainer = Trainer.build(config, loaded, writer, watch, scheduler.published, scheduler.in_flight, state)
+    worker = RolloutWorker.build(config, task, loaded, watch, on_tokens)
+    worker.engine.load(*trainer.channel.fetch())
+    evaluator = Evaluator(config, task, loaded, watch, on_tokens)
+    if config.replay is not None:
+        return ReplayExecutor(ScheduleRecord(Run.open(config.replay)), trainer, worker, evaluator, watch)
+    return InlineExecutor(
+        trainer, worker, evaluator, watch, None if state is None else state.held, config.rollout.workers
     )
 
 
@@ -197,15 +238,6 @@ def _check_data(config: Config, task: Task) -> None:
             f"rollout.prompts = {config.rollout.prompts}: the task {task.name!r} has {task.size} problems; "
             "a batch must not hold a problem twice: lower rollout.prompts or give more data"
         )
-
-
-def _check_prompts(config: Config, task: Task, loaded: Loaded) -> None:
-    """Find out before anything is written that the model cannot read the problems."""
-    encode(loaded, task.problem(0).prompt)
-    if config.eval.every:
-        if task.eval_size == 0:
-            raise InputError(f"eval.every = {config.eval.every}: the task {task.name!r} has no problems to evaluate on")
-        encode(loaded, task.eval_problem(0).prompt)
 
 
 def _reopen(config: Config, on_note: Callable[[str], None]) -> RunWriter:

@@ -46,3 +46,32 @@ class Watch:
         self.spent.clear()
         self.began = now
         return out
+
+
+class Pauses:
+    """Seconds in which something had nothing to do; a pause that goes on is split where it is read.
+
+    Args:
+        now_s: the time; it has nothing to do from now on.
+    """
+
+    def __init__(self, now_s: float) -> None:
+        self._since: float | None = now_s
+        self._paused = 0.0
+
+    def works(self, now_s: float) -> None:
+        """It has something to do."""
+        self.rests(now_s)
+        self._since = None
+
+    def rests(self, now_s: float) -> None:
+        """It has nothing to do."""
+        self._paused += 0.0 if self._since is None else now_s - self._since
+        self._since = now_s
+
+    def read(self, now_s: float) -> float:
+        """Since the last reading."""
+        if self._since is not None:
+            self.rests(now_s)
+        paused, self._paused = self._paused, 0.0
+        return paused

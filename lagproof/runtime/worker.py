@@ -6,10 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
+import numpy as np
+
 from lagproof.config import Config
 from lagproof.data.samples import Group, Sample
 from lagproof.data.slices import Key
 from lagproof.data.streams import Purpose, stream
+from lagproof.errors import InputError, RunStoppedError
 from lagproof.evaluation.evaluate import eval_problems, evaluate_task
 from lagproof.models.loading import Loaded, encode
 from lagproof.rollout.engine import Engine, Request, Sampling
@@ -70,6 +73,7 @@ class RolloutWorker:
         ]
         with self._watch.on("sample"):
             sampled = self.engine.generate(requests, self._sampling)
+        _check_samples(sampled, requests, self.engine.version)
         with self._watch.on("grade"):
             graded = self._grade(problems, sampled)
         return [
@@ -131,5 +135,30 @@ class Evaluator:
             ).metrics()
 
 
+def check_prompts(config: Config, task: Task, loaded: Loaded) -> None:
+    """Find out before anything is written that the model cannot read the problems."""
+    encode(loaded, task.problem(0).prompt)
+    if config.eval.every:
+        if task.eval_size == 0:
+            raise InputError(f"eval.every = {config.eval.every}: the task {task.name!r} has no problems to evaluate on")
+        encode(loaded, task.eval_problem(0).prompt)
+
+
 def _graded(sample: Sample, grade: Grade) -> Sample:
     return replace(sample, reward=grade.reward, reason=grade.reason)
+
+
+def _check_samples(sampled: Sequence[Sequence[Sample]], requests: Sequence[Request], version: int) -> None:
+    """Refuse what no engine may return, before it is trained on."""
+    if len(sampled) != len(requests):
+        raise RunStoppedError(f"the engine answered {len(sampled)} of {len(requests)} prompts")
+    for samples, request in zip(sampled, requests, strict=True):
+        if len(samples) != request.samples:
+            raise RunStoppedError(f"the engine returned {len(samples)} of the {request.samples} samples of a prompt")
+        for sample in samples:
+            if not isinstance(sample, Sample) or not len(sample.response_ids):
+                raise RunStoppedError(f"the engine returned a {type(sample).__name__} without a token")
+            if sample.version.max() > version:
+                raise RunStoppedError(f"the engine returned tokens of version {sample.version.max()} and has {version}")
+            if not np.array_equal(sample.prompt_ids, request.prompt_ids):
+                raise RunStoppedError("the engine returned an answer to another prompt than was asked")
