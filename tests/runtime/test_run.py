@@ -302,7 +302,8 @@ class TestResume:
 
     def test_another_configuration_is_refused(self, reference, tmp_path):
         path = self.damaged(reference, tmp_path)
-        with pytest.raises(RunDirError, match=r"learner\.lr, objective\.alpha"):
+        was = r"learner\.lr was 0\.0002 and is 0\.002; objective\.alpha was 0\.9 and is 0\.5;"
+        with pytest.raises(RunDirError, match=was):
             train(config(path, "objective.name=sat-grpo", "objective.alpha=0.5", "learner.lr=2e-3"), resume=True)
 
     def test_a_directory_without_a_run_is_refused(self, tmp_path):

@@ -64,7 +64,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Reply:
+class ActorReply:
     """The answer of an actor.
 
     Attributes:
@@ -169,11 +169,11 @@ class RolloutActor(RunActor):
         return self._place()
 
     @_reported
-    def load(self, version: int, weights: Packed) -> Reply:
+    def load(self, version: int, weights: Packed) -> ActorReply:
         """Sample with these weights from now on."""
         with self._watch.on("publish"):
             self._worker.engine.load(version, unpacked(weights))
-        return Reply(None, self._watch.take())
+        return ActorReply(None, self._watch.take())
 
     @_reported
     def sample(self, prompts: Sequence[int], version: int) -> tuple[Any, ...]:
@@ -182,10 +182,10 @@ class RolloutActor(RunActor):
         assert engine.version == version, f"weights {engine.version} are loaded, {version} are asked for"
         groups = self._worker.sample(prompts)
         found = [_versions_of(group, version) for group in groups]
-        return Reply(found, self._watch.take()), *groups
+        return ActorReply(found, self._watch.take()), *groups
 
     @_reported
-    def evaluate(self, version: int, weights: Packed) -> Reply:
+    def evaluate(self, version: int, weights: Packed) -> ActorReply:
         """Evaluate these weights; those that are sampled with stay as they are."""
         import torch
 
@@ -193,7 +193,7 @@ class RolloutActor(RunActor):
         with torch.no_grad():
             for name, weight in unpacked(weights).items():
                 own[name].copy_(weight)
-        return Reply(dict(self._evaluator.evaluate(version)), self._watch.take())
+        return ActorReply(dict(self._evaluator.evaluate(version)), self._watch.take())
 
 
 class LearnerActor(RunActor):
@@ -243,19 +243,19 @@ class LearnerActor(RunActor):
         return packed(dict(self._loaded.model.named_parameters()))
 
     @_reported
-    def train(self, command: Train, *groups: Group) -> Reply:
-        return Reply(self._trainer.train(command, groups), self._watch.take())
+    def train(self, command: Train, *groups: Group) -> ActorReply:
+        return ActorReply(self._trainer.train(command, groups), self._watch.take())
 
     @_reported
-    def publish(self, version: int, in_flight: Collection[int]) -> Reply:
+    def publish(self, version: int, in_flight: Collection[int]) -> ActorReply:
         """Keep the newest weights for checkpoints and probes: they are what engines sample with."""
         self._trainer.publish(version, in_flight)
-        return Reply(None, self._watch.take())
+        return ActorReply(None, self._watch.take())
 
     @_reported
-    def evaluate(self, version: int) -> Reply:
+    def evaluate(self, version: int) -> ActorReply:
         assert self._evaluator is not None
-        return Reply(dict(self._evaluator.evaluate(version)), self._watch.take())
+        return ActorReply(dict(self._evaluator.evaluate(version)), self._watch.take())
 
     @_reported
     def save(self, moment: Moment, tickets: Sequence[int], *groups: Group) -> None:

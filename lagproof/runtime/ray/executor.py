@@ -20,10 +20,10 @@ from lagproof.runtime.driver import Evaluated, Happening, Sampled
 from lagproof.runtime.inline import by_worker
 from lagproof.runtime.ray.actors import (
     ActorFailure,
+    ActorReply,
     LearnerActor,
     Order,
     Place,
-    Reply,
     RolloutActor,
     SampledVersions,
     versions,
@@ -57,7 +57,7 @@ class _Lost:
 
 
 @dataclass
-class _Job:
+class _ActorCall:
     """One call of a worker.
 
     Attributes:
@@ -72,14 +72,14 @@ class _Job:
 
 
 @dataclass
-class _Worker:
+class _WorkerProcess:
     """A rollout worker as the driver sees it: one call at a time, the rest waits here."""
 
     number: int
     handle: Any
     place: Place | None = None
-    queue: deque[_Job] = field(default_factory=deque)
-    job: _Job | None = None
+    queue: deque[_ActorCall] = field(default_factory=deque)
+    job: _ActorCall | None = None
     answer: Any = None
     deadline_s: float = math.inf
     pauses: Pauses = field(default_factory=lambda: Pauses(time.monotonic()))
@@ -224,7 +224,7 @@ class RayExecutor:
             self._held = dict(zip(tickets, refs if len(tickets) > 1 else [refs], strict=True))
         places = processes.places
         self._workers = {
-            number: _Worker(number, handle, place)
+            number: _WorkerProcess(number, handle, place)
             for number, (handle, place) in enumerate(zip(processes.workers, places[1:], strict=True))
         }
         for worker in self._workers.values():
@@ -276,10 +276,10 @@ class RayExecutor:
         return ()  # a call of the embedded engine ends when it ends, and its time is limited here
 
     def restart(self, worker: int) -> Sequence[Happening]:
-        new = _Worker(worker, self._processes.start(RolloutActor))
+        new = _WorkerProcess(worker, self._processes.start(RolloutActor))
         self._workers[worker] = new
         new.queue.append(
-            _Job(
+            _ActorCall(
                 lambda handle: handle.begin.remote(),
                 lambda place: self._joined(new, place),
                 lambda lost: self._lose(new, lost.reason),
@@ -328,15 +328,15 @@ class RayExecutor:
             )
         return answer
 
-    def _trained(self, reply: Reply) -> Sequence[Happening]:
+    def _trained(self, reply: ActorReply) -> Sequence[Happening]:
         trained: Trained = self._value(reply)
         return [trained]
 
-    def _noted(self, reply: Reply) -> Sequence[Happening]:
+    def _noted(self, reply: ActorReply) -> Sequence[Happening]:
         self._value(reply)
         return ()
 
-    def _value(self, reply: Reply) -> Any:
+    def _value(self, reply: ActorReply) -> Any:
         self._watch.add(reply.seconds)
         return reply.value
 
@@ -360,14 +360,14 @@ class RayExecutor:
                     worker.deadline_s = now + (ray.start_timeout_s if worker.place is None else ray.call_timeout_s)
                     worker.pauses.works(now)
 
-    def _next_job(self, worker: _Worker) -> _Job | None:
+    def _next_job(self, worker: _WorkerProcess) -> _ActorCall | None:
         """Evaluations are for those that have nothing else to do, unless none of them has for two steps."""
         urgent = bool(self._evaluations) and self._evaluations[0].steps_waited > 1
         if self._evaluations and worker.place is not None and (urgent or not worker.queue):
             return self._evaluating(self._evaluations.popleft())
         return worker.queue.popleft() if worker.queue else None
 
-    def _worker_told(self, worker: _Worker, ref: Any) -> Sequence[Happening]:
+    def _worker_told(self, worker: _WorkerProcess, ref: Any) -> Sequence[Happening]:
         job, worker.job, worker.answer = worker.job, None, None
         assert job is not None
         worker.deadline_s = math.inf
@@ -391,7 +391,7 @@ class RayExecutor:
             out += [*job.failed(_Lost(reason, process=False)), *self._lose(worker, reason)]
         return out
 
-    def _lose(self, worker: _Worker, reason: str) -> Sequence[Happening]:
+    def _lose(self, worker: _WorkerProcess, reason: str) -> Sequence[Happening]:
         """A worker is gone, or no longer wanted; the scheduler starts what it had again."""
         if self._workers.get(worker.number) is not worker:
             return ()
@@ -400,16 +400,16 @@ class RayExecutor:
         self._on_note(f"rollout worker {worker.number} was lost: {reason}")
         return [WorkerLost(worker.number, reason)]
 
-    def _joined(self, worker: _Worker, place: Place) -> Sequence[Happening]:
+    def _joined(self, worker: _WorkerProcess, place: Place) -> Sequence[Happening]:
         worker.place = place
         self._load(worker)
         self._on_note(f"rollout worker {worker.number} runs again in process {place.process} on {place.node}")
         return [WorkerJoined(worker.number, self._published[0])]
 
-    def _load(self, worker: _Worker) -> None:
+    def _load(self, worker: _WorkerProcess) -> None:
         version, weights = self._published
         worker.queue.append(
-            _Job(
+            _ActorCall(
                 lambda handle: handle.load.remote(version, weights),
                 self._noted,
                 lambda lost: () if lost.process else self._lose(worker, f"cannot load weights: {lost.reason}"),
@@ -424,7 +424,7 @@ class RayExecutor:
         shared = [start for start in starts if start.prompt not in self._suspects]
         return [shared[i : i + self._share] for i in range(0, len(shared), self._share)] + alone
 
-    def _sampling(self, worker: _Worker, starts: Sequence[Start]) -> _Job:
+    def _sampling(self, worker: _WorkerProcess, starts: Sequence[Start]) -> _ActorCall:
         refs: list[Any] = []
 
         def send(handle: Any) -> list[Any]:
@@ -449,11 +449,11 @@ class RayExecutor:
             self._suspects |= {start.prompt for start in starts}
             return [SampleFailed(start.ticket, lost.reason) for start in starts]
 
-        return _Job(send, done, failed)
+        return _ActorCall(send, done, failed)
 
     def _wrong(self, reply: Any, starts: Sequence[Start]) -> str | None:
         """What an answer must not be, in words."""
-        if not isinstance(reply, Reply) or not isinstance(reply.value, list) or len(reply.value) != len(starts):
+        if not isinstance(reply, ActorReply) or not isinstance(reply.value, list) or len(reply.value) != len(starts):
             return f"answered {reply!r:.80} for {len(starts)} prompts"
         for one, start in zip(reply.value, starts, strict=True):
             if (
@@ -465,7 +465,7 @@ class RayExecutor:
 
     # Evaluation.
 
-    def _evaluating(self, evaluation: _Evaluation) -> _Job:
+    def _evaluating(self, evaluation: _Evaluation) -> _ActorCall:
         evaluation.tries += 1
         step = evaluation.step
 
@@ -475,7 +475,7 @@ class RayExecutor:
             self._evaluations.appendleft(evaluation)
             return ()
 
-        return _Job(
+        return _ActorCall(
             lambda handle: handle.evaluate.remote(step, evaluation.weights),
             lambda reply: [Evaluated(step, self._value(reply))],
             failed,
