@@ -104,12 +104,15 @@ class LearnerConfig(Optimization):
 
 @model("eval")
 class EvalConfig:
-    """Evaluation while training, always on the same prompts."""
+    """Evaluation while training, of one run always on the same problems."""
 
     every: int = key(10, "steps between two evaluations; 0 never evaluates", ge=0, hint="; 0 never evaluates")
     prompts: int = key(256, "prompts, at most what the task has", ge=1)
     k: int = key(1, "samples per prompt; accuracy is avg@k", ge=1)
     temperature: float = key(1.0, "0 is greedy", ge=0, hint="; 0 is greedy")
+    problems: Literal["first", "by_seed"] = key(
+        "first", "first: those the task has first; by_seed: drawn anew for each seed, for intervals over seeds"
+    )
     where: Literal["workers", "learner"] = key(
         "workers",
         "runtime ray: workers: a rollout worker that has nothing to sample; learner: the learner, which stops",

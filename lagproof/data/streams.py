@@ -13,6 +13,7 @@ class Purpose(IntEnum):
     ORDER = 0
     SAMPLE = 1
     EVALUATE = 2
+    EVAL_PROBLEMS = 3
 
 
 def stream(seed: int, purpose: Purpose, *index: int) -> int:

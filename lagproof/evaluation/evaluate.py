@@ -10,7 +10,7 @@ from lagproof.data.streams import Purpose, stream
 from lagproof.errors import InputError
 from lagproof.evaluation.result import EvalResult, GradedResponse, ProblemResult
 from lagproof.rollout.engine import Request
-from lagproof.tasks.task import Answer, Messages, Problem, Task
+from lagproof.tasks.task import Answer, Messages, Problem, Task, position
 
 
 class Generate(Protocol):
@@ -61,8 +61,14 @@ def evaluate_task(
     return collect(problems, [response for batch in batches for response in batch], k=k)
 
 
-def eval_problems(task: Task, prompts: int | None) -> list[Problem]:
-    """The first problems of the evaluation side of a task.
+def eval_problems(task: Task, prompts: int | None, seed: int | None = None) -> list[Problem]:
+    """Problems of the evaluation side of a task.
+
+    Args:
+        task: the task.
+        prompts: how many at most; ``None`` for all.
+        seed: draws them without replacement, so that runs of different seeds differ in their problems too, and an
+            interval over seeds holds the sampling error of both; ``None`` for the first ones.
 
     Raises:
         InputError: there are none, or a task without end and no number of prompts.
@@ -73,7 +79,10 @@ def eval_problems(task: Task, prompts: int | None) -> list[Problem]:
         raise InputError(f"task {task.name!r} has no end: say how many problems to evaluate on")
     if count < 1:
         raise InputError(f"task {task.name!r} has no problems to evaluate on")
-    return [task.eval_problem(index) for index in range(count)]
+    if seed is None:
+        return [task.eval_problem(index) for index in range(count)]
+    order = stream(seed, Purpose.EVAL_PROBLEMS)
+    return [task.eval_problem(position(place, task.eval_size, order)[1]) for place in range(count)]
 
 
 def ask(

@@ -114,7 +114,9 @@ class Evaluator:
 
     @cached_property
     def _problems(self) -> list[Problem]:
-        return eval_problems(self._task, self._config.eval.prompts)  # drawing them can take longer than answering
+        """Kept: drawing them can take longer than answering."""
+        seed = self._config.seed if self._config.eval.problems == "by_seed" else None
+        return eval_problems(self._task, self._config.eval.prompts, seed)
 
     def evaluate(self, version: int) -> Mapping[Key, float]:
         """``eval/...`` of the model's present weights, which are this version."""

@@ -114,6 +114,21 @@ def test_what_is_drawn_depends_on_seed_and_problem_alone() -> None:
     assert texts(1, 10) != texts(0, 10)
 
 
+def test_problems_drawn_by_seed_are_others_for_each_seed_and_none_twice() -> None:
+    task = ArithmeticTask()
+
+    def ids(seed: int | None) -> list[str]:
+        return [problem.id for problem in eval_problems(task, 256, seed)]
+
+    assert ids(None) == [f"arithmetic-eval-{i}" for i in range(256)]
+    assert ids(3) == ids(3) != ids(4)
+    assert len(set(ids(3))) == 256
+    # 256 of 10,000 for each of two seeds: 6.6 are expected in both; the first ones would share all
+    assert len({*ids(3)} & {*ids(4)}) < 20
+    everything = eval_problems(task, None, 3)
+    assert sorted(p.id for p in everything) == sorted(p.id for p in eval_problems(task, None))
+
+
 class Models:
     """Stands for loading: opens scripted models and remembers which were opened."""
 

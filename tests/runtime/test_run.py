@@ -458,6 +458,19 @@ def test_the_public_surface_runs(tmp_path):
     assert result.run_dir == tmp_path / "r"
 
 
+def test_a_run_evaluates_on_the_problems_of_its_seed(tmp_path, monkeypatch):
+    asked = []
+    draw = ArithmeticTask.eval_problem
+    monkeypatch.setattr(ArithmeticTask, "eval_problem", lambda task, index: asked.append(index) or draw(task, index))
+    drawn = []
+    for seed, problems in ((1, "first"), (1, "by_seed"), (2, "by_seed")):
+        asked.clear()
+        train(config(tmp_path / f"{seed}{problems}", f"seed={seed}", f"eval.problems={problems}", "steps=1"))
+        drawn.append(asked[-16:])  # the first that is read checks the prompt
+    assert drawn[0] == list(range(16))
+    assert len({*map(tuple, drawn)}) == 3
+
+
 def test_the_evaluations_of_a_run_draw_their_problems_once(tmp_path, monkeypatch):
     drawn = []
     draw = worker_module.eval_problems
