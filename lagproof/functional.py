@@ -21,6 +21,8 @@ def loss(
     advantage: Tensor,
     mask: Tensor | None = None,
     sampler_logp: Tensor | None = None,
+    anchor_logp: Tensor | None = None,
+    age: Tensor | None = None,
     response: Tensor | None = None,
     reduction: str | None = None,
     max_tokens: int | None = None,
@@ -36,6 +38,9 @@ def loss(
         advantage: reward units: ``[B]``, ``[B, T]`` or ``[N]``. NaN marks a response without a reward.
         mask: ``[B, T]`` bool, True on response tokens; what lies elsewhere is never read.
         sampler_logp: log mu(a_t), nats, shaped as ``policy_logp``; the objectives of the current policy need none.
+        anchor_logp: log pi_anchor(a_t), the learner at an earlier version, nats, shaped as ``policy_logp``; for the
+            objectives of three policies.
+        age: updates since a token was sampled: ``[B]``, ``[B, T]`` or ``[N]`` integers; for those that read it.
         response: ``[N]`` integers, which response a flat token belongs to.
         reduction: ``response_mean`` | ``token_mean`` | ``constant`` | ``sum``; default: the objective's own.
         max_tokens: the fixed length of ``constant``.
@@ -48,17 +53,28 @@ def loss(
 
     Raises:
         UnknownNameError, ConfigError: an objective, a reduction or an option that does not exist or is not allowed.
-        InputError: shapes that do not agree, or a missing ``sampler_logp``.
+        InputError: shapes that do not agree, or a missing ``sampler_logp``, ``anchor_logp`` or ``age``.
     """
     built = objective(name, **options)
     how = reduction_by_name(reduction or built.default_reduction, max_tokens)
     if mask is not None:
         tokens = TokenBatch.from_padded(
-            policy_logp=policy_logp, sampler_logp=sampler_logp, advantage=advantage, mask=mask
+            policy_logp=policy_logp,
+            sampler_logp=sampler_logp,
+            advantage=advantage,
+            mask=mask,
+            anchor_logp=anchor_logp,
+            version=None if age is None else -age,
+            learner_version=0,
         )
     elif response is not None:
         num = int(response.max()) + 1 if response.numel() else 0
-        tokens = TokenBatch(policy_logp, advantage, response, num, sampler_logp)
+        tokens = TokenBatch(
+            *(policy_logp, advantage, response, num, sampler_logp),
+            version=None if age is None else -age,
+            anchor_logp=anchor_logp,
+            learner_version=0,
+        )
     else:
         raise InputError(
             "neither mask nor response: pass mask with padded [B, T] tensors, or response with flat [N] ones"

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-AdvantageName = Literal["group_norm", "group_center", "leave_one_out", "gpg"]
+AdvantageName = Literal["group_norm", "group_center", "leave_one_out", "gpg", "optimal"]
 """Keys of ``tensors.advantage.ADVANTAGES``."""
 
-ReductionName = Literal["response_mean", "token_mean", "constant"]
+ReductionName = Literal["response_mean", "token_mean", "response_sum", "constant"]
 """What ``objectives.reduction.reduction`` builds."""
 
 Precision = Literal["float32", "bfloat16", "int8", "int6"]

@@ -26,8 +26,10 @@ def show_objectives(console: Console) -> None:
         TableRow(
             [
                 e.name,
-                " ".join(f"{o.name}={'-' if o.default is None else o.default}" for o in e.options.values()),
-                "sampler" if e.needs_sampler_logp else "policy",
+                " ".join(
+                    f"{o.name}={'-' if o.default is None else o.default}" for o in e.options.values() if not o.shared
+                ),
+                ", ".join(name for name, needed in e.needs._asdict().items() if needed) or "policy",
                 e.summary,
             ]
         )

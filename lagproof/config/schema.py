@@ -61,16 +61,17 @@ def _part(name: str) -> Schema:
 
 
 def _objective(name: str) -> Schema:
-    properties = {option.name: _option(option) for option in rules.options(name)}
+    properties = {option.name: _option(name, option) for option in rules.options(name)}
     summary = rules.OBJECTIVES[name].summary
     return {"type": "object", "description": summary, "properties": properties, "additionalProperties": False}
 
 
-def _option(option: rules.Option) -> Schema:
+def _option(name: str, option: rules.Option) -> Schema:
     said = {"enum": option.choices, "minimum": option.minimum, "maximum": option.maximum}
     said |= {"exclusiveMinimum": option.above, "description": option.help}
+    default = rules.defaults(name)[option.name]
     bounds = {key: list(value) if key == "enum" else value for key, value in said.items() if value is not None}
-    return _tidy(TypeAdapter(option.type).json_schema() | {"default": option.default, **bounds}, {})
+    return _tidy(TypeAdapter(option.type).json_schema() | {"default": default, **bounds}, {})
 
 
 def _of(cls: type) -> Schema:

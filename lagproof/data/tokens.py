@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -27,6 +27,24 @@ class Counts:
     num_tokens: int
 
 
+class Needs(NamedTuple):
+    """What must be known of a token, besides its policy log-probability and its advantage, for it to be scored.
+
+    Attributes:
+        sampler: ``sampler_logp``.
+        anchor: ``anchor_logp``.
+        age: the age in updates: ``version`` and ``learner_version``.
+    """
+
+    sampler: bool = False
+    anchor: bool = False
+    age: bool = False
+
+    def __or__(self, other: Needs) -> Needs:  # type: ignore[override]
+        """What either needs."""
+        return Needs(*(mine or its for mine, its in zip(self, other, strict=True)))
+
+
 @dataclass(frozen=True, eq=False)
 class TokenBatch:
     """Response tokens end to end, or some rows of them.
@@ -39,6 +57,9 @@ class TokenBatch:
         sampler_logp: log mu(a_t) as the engine really sampled, nats, ``[N]``, or ``None``. NaN marks one missing token.
         group: group (prompt) of each response, ``[num_responses]``, or ``None``.
         version: policy version that sampled each token, ``[N]``, or ``None``.
+        anchor_logp: log pi_anchor(a_t): the learner's own numerics at an earlier version, nats, ``[N]``, or ``None``.
+            NaN marks a token whose version is no longer known; it is never filled in.
+        learner_version: version of the policy being trained, updates, or ``None``.
 
     Raises:
         InputError: shapes that do not agree, a response index out of range, or a tensor of the wrong kind.
@@ -51,6 +72,8 @@ class TokenBatch:
     sampler_logp: Float[Tensor, " N"] | None = None
     group: Int[Tensor, " R"] | None = None
     version: Int[Tensor, " N"] | None = None
+    anchor_logp: Float[Tensor, " N"] | None = None
+    learner_version: int | None = None
 
     def __post_init__(self) -> None:
         shape = self.policy_logp.shape
@@ -59,13 +82,13 @@ class TokenBatch:
                 f"TokenBatch.policy_logp has shape {tuple(shape)}: must be flat, [N]; "
                 "for padded [B, T] tensors use TokenBatch.from_padded"
             )
-        for name in ("advantage", "response", "sampler_logp", "version"):
+        for name in ("advantage", "response", "sampler_logp", "version", "anchor_logp"):
             value: Tensor | None = getattr(self, name)
             if value is not None and value.shape != shape:
                 raise InputError(
                     f"TokenBatch.{name} has shape {tuple(value.shape)}: must be {tuple(shape)} as policy_logp"
                 )
-        for name in ("policy_logp", "sampler_logp", "advantage"):
+        for name in ("policy_logp", "sampler_logp", "advantage", "anchor_logp"):
             value = getattr(self, name)
             if value is not None and not value.is_floating_point():
                 raise InputError(f"TokenBatch.{name} is {value.dtype}: must be a floating-point tensor")
@@ -86,6 +109,11 @@ class TokenBatch:
     def __len__(self) -> int:
         return self.policy_logp.shape[0]
 
+    @property
+    def age(self) -> Int[Tensor, " N"] | None:
+        """Updates between the version that sampled each token and the policy; ``None`` if either is not known."""
+        return None if self.version is None or self.learner_version is None else self.learner_version - self.version
+
     @classmethod
     def from_padded(
         cls,
@@ -96,6 +124,8 @@ class TokenBatch:
         sampler_logp: Float[Tensor, "B T"] | None = None,
         group: Int[Tensor, " B"] | None = None,
         version: Int[Tensor, " B"] | Int[Tensor, "B T"] | None = None,
+        anchor_logp: Float[Tensor, "B T"] | None = None,
+        learner_version: int | None = None,
     ) -> TokenBatch:
         """Flatten padded tensors; row ``b`` is response ``b``, and only positions where ``mask`` holds are tokens.
 
@@ -110,6 +140,7 @@ class TokenBatch:
         for name, value, may_be_row in (
             ("mask", mask, False),
             ("sampler_logp", sampler_logp, False),
+            ("anchor_logp", anchor_logp, False),
             ("advantage", advantage, True),
             ("version", version, True),
         ):
@@ -134,6 +165,8 @@ class TokenBatch:
             sampler_logp=None if sampler_logp is None else take(sampler_logp),
             group=group,
             version=None if version is None else take(version),
+            anchor_logp=None if anchor_logp is None else take(anchor_logp),
+            learner_version=learner_version,
         )
 
     def rows(self, index: slice | Tensor) -> TokenBatch:
@@ -145,13 +178,14 @@ class TokenBatch:
             response=self.response[index],
             sampler_logp=None if self.sampler_logp is None else self.sampler_logp[index],
             version=None if self.version is None else self.version[index],
+            anchor_logp=None if self.anchor_logp is None else self.anchor_logp[index],
         )
 
-    def scorable(self, *, sampler: bool) -> Bool[Tensor, " N"]:
-        """Tokens that can be scored: advantage, policy and (where it is needed) sampler log-probability are finite.
+    def scorable(self, *, sampler: bool, anchor: bool = False, age: bool = False) -> Bool[Tensor, " N"]:
+        """Tokens that can be scored: advantage, policy and what else is needed are finite.
 
         Args:
-            sampler: whether the sampler's log-probability is needed.
+            sampler, anchor, age: whether it is needed, see :class:`Needs`.
 
         Raises:
             InputError: it is needed and there is none.
@@ -161,6 +195,12 @@ class TokenBatch:
             if self.sampler_logp is None:
                 raise InputError("sampler_logp is missing: record the engine's log-probabilities")
             ok &= torch.isfinite(self.sampler_logp)
+        if anchor:
+            if self.anchor_logp is None:
+                raise InputError("anchor_logp is missing: score the tokens with the learner's weights of their version")
+            ok &= torch.isfinite(self.anchor_logp)
+        if age and self.age is None:
+            raise InputError("the age is missing: pass the version of each token and learner_version")
         return ok
 
 

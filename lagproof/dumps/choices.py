@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from lagproof import objectives as rules
-from lagproof.data.tokens import TokenBatch
+from lagproof.data.tokens import Needs, TokenBatch
 from lagproof.dumps.dump import Dump, DumpBatch
 from lagproof.objectives import Objective
 from lagproof.objectives.reduction import Reduction, reduction
@@ -86,6 +86,27 @@ def beside(text: str, now: Choice) -> Choice:
     how = objective.default_reduction if now.reduction == own.default_reduction else now.reduction
     same = objective.default_advantage == own.default_advantage or now.advantage == "recorded, as set"
     return Choice(text, objective, "recorded" if same else objective.default_advantage, how, now.max_tokens)
+
+
+def weighable(dump: Dump, notes: list[str]) -> list[str]:
+    """Names of the objectives that read nothing that the dump lacks; the others are named in a note."""
+    has = Needs(
+        sampler=all(batch.tokens.sampler_logp is not None for batch in dump.batches),
+        anchor=all(batch.tokens.anchor_logp is not None for batch in dump.batches),
+        age=all(batch.tokens.age is not None for batch in dump.batches),
+    )
+    for need, known in has._asdict().items():
+        lacking = [name for name, info in rules.OBJECTIVES.items() if getattr(info.needs, need)]
+        if not known and lacking:
+            notes.append(f"left out, since the dump has no {_NEED_NAMES[need]}: {', '.join(lacking)}")
+    return [name for name, info in rules.OBJECTIVES.items() if info.needs | has == has]
+
+
+_NEED_NAMES = {
+    "sampler": "log-probabilities of the sampler",
+    "anchor": "anchor (the learner's log-probabilities at the version that sampled)",
+    "age": "version of the tokens and the learner",
+}
 
 
 def with_rewards(choice: Choice, dump: Dump, notes: list[str]) -> Choice:

@@ -245,11 +245,12 @@ def _batch(part: _Part, step: int | None, groups: NDArray[Any] | None, is_ours: 
         advantage = group_norm(reward, group).float()[response]
     if advantage is None:
         advantage = torch.zeros_like(policy)
-    tokens = TokenBatch(policy, advantage, response, len(lengths), sampler, group, version)
+    learner = _learner_version(part, step, version, is_ours)
+    tokens = TokenBatch(*(policy, advantage, response, len(lengths), sampler, group, version), learner_version=learner)
     return DumpBatch(
         tokens=tokens,
         step=step,
-        version=_learner_version(part, step, version, is_ours),
+        version=learner,
         reward=reward,
         entropy=part.token("entropy"),
         truncated=part.response("truncated"),

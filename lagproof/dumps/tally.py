@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lagproof.data.metrics import Metrics, merge
-from lagproof.data.tokens import Counts, TokenBatch
+from lagproof.data.tokens import Counts, Needs, TokenBatch
 from lagproof.dumps.choices import Choice
 from lagproof.dumps.dump import DumpBatch
 from lagproof.metrics.slices import NUM_CELLS, cells, pieces
@@ -134,14 +134,14 @@ def _compared(weight: Tensor, scorable: Tensor) -> dict[str, Tensor]:
 
 def _ready(choices: Sequence[Choice], tokens: Sequence[TokenBatch]) -> list[tuple[Objective, Counts | None]]:
     """Objectives and denominators with which the weights of a piece are those of the whole batch."""
-    counts: dict[tuple[str, bool], Counts] = {}
+    counts: dict[tuple[str, Needs], Counts] = {}
     for choice, own in zip(choices, tokens, strict=True):
-        key = (choice.advantage, choice.objective.needs_sampler_logp)
+        key = (choice.advantage, choice.objective.needs)
         if key not in counts:
-            ok = own.scorable(sampler=choice.objective.needs_sampler_logp)
+            ok = own.scorable(**choice.objective.needs._asdict())
             lengths = segment_count(own.response if bool(ok.all()) else own.response[ok], own.num_responses)
             counts[key] = Counts(int(torch.count_nonzero(lengths)), int(torch.count_nonzero(ok)))
     return [
-        (choice.objective.fit(own), counts[choice.advantage, choice.objective.needs_sampler_logp])
+        (choice.objective.fit(own), counts[choice.advantage, choice.objective.needs])
         for choice, own in zip(choices, tokens, strict=True)
     ]

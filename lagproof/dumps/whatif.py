@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from lagproof import objectives as rules
 from lagproof.data.metrics import Metric, Metrics, Same, flat, merge
 from lagproof.data.slices import AgeBand, Key, Slice
-from lagproof.dumps.choices import Choice, baseline_choice, beside, with_rewards
+from lagproof.dumps.choices import Choice, baseline_choice, beside, weighable, with_rewards
 from lagproof.dumps.dump import Dump, read_dump
 from lagproof.dumps.tally import Mass, Tally
 from lagproof.errors import InputError
@@ -125,7 +124,8 @@ def whatif(
 
     Args:
         path: a run directory of ours with its rollouts, or what ``read_dump`` reads.
-        objectives: names, each with options after colons (``sat-grpo:alpha=0.8:kernel=exp``); ``None``: all names.
+        objectives: names, each with options after colons (``sat-grpo:alpha=0.8:kernel=exp``); ``None``: all that read
+            nothing that the dump lacks.
         mapping: our role of a dump's column to its name.
         baseline: the objective that the others are compared with; ``None``: the run's own, for a dump ``grpo``.
 
@@ -135,15 +135,15 @@ def whatif(
     """
     path = Path(path)
     now = baseline_choice(path, baseline)
-    others = [text for text in dict.fromkeys(objectives or rules.TABLE) if text != now.label]
-    chosen = [now, *(beside(text, now) for text in others)]
     dump = read_dump(path, mapping)
+    notes = list(dump.notes)
+    names = objectives or weighable(dump, notes)
+    chosen = [now, *(beside(text, now) for text in dict.fromkeys(names) if text != now.label)]
     if dump.advantage is None:
         raise InputError(
             f"{path}: has no advantages, and no rewards with groups to compute them from: weights cannot be compared; "
             "name the columns with --map advantage=<column>, or --map reward=<column> and --map group=<column>"
         )
-    notes = list(dump.notes)
     tally = Tally([with_rewards(choice, dump, notes) for choice in chosen])
     for batch in dump.batches:
         tally.add(batch)

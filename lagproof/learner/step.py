@@ -114,7 +114,7 @@ class Learner:
         metrics = _reward_metrics(batch.reward, without_signal)
         if bool(without_signal.all()):
             return StepResult(StepOutcome.ZERO_VARIANCE, metrics, batch)
-        tokens = batch.tokens
+        tokens = replace(batch.tokens, learner_version=self.version)
         micros = micro_batches(items(batch), self.recipe.config.micro_batch_tokens, self._cost)
         outcome, done = self._train(tokens, [self._piece(micro, batch, tokens) for micro in micros])
         tokens, batch = replace(tokens, policy_logp=done.logp), replace(batch, policy_logp=done.logp)
@@ -131,7 +131,7 @@ class Learner:
             logp = self._score(tokens, pieces)
             whole = replace(tokens, policy_logp=logp)
             objective = objective.fit(whole)
-            counts = _counts(whole.scorable(sampler=objective.needs_sampler_logp), whole)
+            counts = _counts(whole.scorable(**objective.needs._asdict()), whole)
         done = self._accumulate(objective, counts, tokens, pieces)
         if done.seen != counts and done.seen.num_tokens > 0:
             # a token turned out to have no finite log-probability: the denominators were too large
@@ -191,8 +191,9 @@ def _counts(scorable: Tensor, tokens: TokenBatch) -> Counts:
 def _expected_counts(tokens: TokenBatch, objective: Objective) -> Counts:
     """The counts if the policy's log-probability of every token is finite, which is known only afterwards."""
     ok = torch.isfinite(tokens.advantage)
-    if objective.needs_sampler_logp and tokens.sampler_logp is not None:
-        ok &= torch.isfinite(tokens.sampler_logp)
+    for needed, logp in ((objective.needs.sampler, tokens.sampler_logp), (objective.needs.anchor, tokens.anchor_logp)):
+        if needed and logp is not None:
+            ok &= torch.isfinite(logp)
     return _counts(ok, tokens)
 
 

@@ -7,20 +7,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
+from lagproof.data.tokens import Needs
 from lagproof.errors import UnknownNameError
-from lagproof.objectives.base import Finding, Objective, Scope
+from lagproof.objectives.base import Finding, Objective
 from lagproof.objectives.clip import GRPO, GSPO
 from lagproof.objectives.current_policy import GPG, SPO, ASymPO, Naive
+from lagproof.objectives.decoupled import A3PO, DecoupledGRPO, DecoupledGSPO, IcePop, MiniRL
 from lagproof.objectives.divergence import DPPOKL, DPPOTotalVariation
 from lagproof.objectives.options import Option, options_of
 from lagproof.objectives.sat import SatGRPO, SatGSPO
-from lagproof.objectives.truncated import CISPO, TIS, IcePop
+from lagproof.objectives.scorable import Scope
+from lagproof.objectives.second_moment import M2PO
+from lagproof.objectives.sequence import OAPL, PMD, TOPR, VESPO, SeqTIS
+from lagproof.objectives.truncated import CISPO, DIS, SAPO, TIS
 from lagproof.objectives.weighting import Weighting
 
 _CLASSES: tuple[type[Objective], ...] = (
     *(Naive, SPO, ASymPO, GPG),
     *(GRPO, GSPO, SatGRPO, SatGSPO),
-    *(DPPOTotalVariation, DPPOKL, CISPO, TIS, IcePop),
+    *(DPPOTotalVariation, DPPOKL, CISPO, TIS, DIS, SAPO, M2PO, A3PO),
+    *(SeqTIS, TOPR, VESPO, PMD, OAPL),
+    *(DecoupledGRPO, DecoupledGSPO, IcePop, MiniRL),
 )
 TABLE: Mapping[str, type[Objective]] = {cls.name: cls for cls in _CLASSES}
 """The class of each objective by its name, in the order in which they are best read."""
@@ -37,7 +44,7 @@ class ObjectiveInfo:
         name: in configurations and in ``lp.objective``.
         summary: one sentence: what it protects against.
         options: every option by its name.
-        needs_sampler_logp: whether the rollout side has to record log-probabilities.
+        needs: what else than the policy it reads: the sampler, the anchor, the age.
         scope: token, response or batch: what it must see at once.
         reduction, advantage: what ``auto`` means for it.
         colour: which of the eight colours it has on every page, as long as that is free; ``None``: any.
@@ -50,7 +57,7 @@ class ObjectiveInfo:
     name: str
     summary: str
     options: Mapping[str, Option]
-    needs_sampler_logp: bool
+    needs: Needs
     scope: Scope
     reduction: str
     advantage: str
@@ -87,17 +94,18 @@ def options(name: str) -> list[Option]:
 
 
 def defaults(name: str) -> dict[str, Any]:
-    """The options of an objective with their defaults.
+    """The options of an objective with their defaults, as TOML has them: a list in the place of a tuple.
 
     Raises:
         UnknownNameError: no such objective.
     """
-    return {option.name: option.default for option in options(name)}
+    usual: dict[str, Any] = {option.name: option.default for option in options(name)}
+    return {name: list(cast(Any, x)) if isinstance(x, tuple) else x for name, x in usual.items()}
 
 
-def policy_only() -> list[str]:
-    """Names of the objectives that need no sampler log-probabilities."""
-    return [name for name, cls in TABLE.items() if not cls.needs_sampler_logp]
+def without(need: str) -> list[str]:
+    """Names of the objectives that need no ``sampler``, ``anchor`` or ``age``."""
+    return [name for name, cls in TABLE.items() if not getattr(cls.rule_needs, need)]
 
 
 def remedies(alarm: str) -> list[str]:
@@ -117,7 +125,7 @@ def _info(cls: type[Objective]) -> ObjectiveInfo:
         name=cls.name,
         summary=doc.split("\n\n")[0].replace("\n", " "),
         options={option.name: option for option in options_of(cls)},
-        needs_sampler_logp=cls.needs_sampler_logp,
+        needs=cls().needs,
         scope=cls().scope,
         reduction=cls.default_reduction,
         advantage=cls.default_advantage,
@@ -145,6 +153,6 @@ __all__ = [
     "defaults",
     "objective",
     "options",
-    "policy_only",
     "remedies",
+    "without",
 ]

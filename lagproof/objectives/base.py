@@ -10,31 +10,24 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
+from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Self
 
 import torch
 from torch import Tensor
 
 from lagproof.data.metrics import Metric, Metrics, Sum, over
-from lagproof.data.tokens import Counts, TokenBatch
+from lagproof.data.tokens import Counts, Needs, TokenBatch
 from lagproof.errors import InputError
 from lagproof.objectives.apply import apply
-from lagproof.objectives.options import options_of
+from lagproof.objectives.masks import MASKS, Mask, masked, parse_mask
+from lagproof.objectives.options import option, options_of
 from lagproof.objectives.reduction import Reduction, reduction
-from lagproof.objectives.scorable import Responses, ScorableTokens, TokenWeights
+from lagproof.objectives.scorable import Responses, Scope, ScorableTokens, TokenWeights
 from lagproof.objectives.weighting import Weighting
 
 if TYPE_CHECKING:
     from jaxtyping import Float
-
-
-class Scope(StrEnum):
-    """What a rule must see at once to be exact."""
-
-    TOKEN = "token"
-    RESPONSE = "response"
-    BATCH = "batch"
 
 
 @dataclass(frozen=True)
@@ -59,7 +52,7 @@ class Objective(ABC):
     Class attributes, with which an objective declares itself whole:
         name: in configurations and in ``lp.objective``.
         unit: what is weighed as one, a token or a response.
-        needs_sampler_logp: whether the rule compares the policy with the sampler.
+        rule_needs: what else than the policy the rule reads, in its default form.
         default_reduction, default_advantage: what the source of the objective uses.
         colour: which of the eight colours it has on every page, as long as that is free; ``None``: any.
         caveats: what to know before it is used, a clause each.
@@ -70,26 +63,50 @@ class Objective(ABC):
 
     name: ClassVar[str]
     unit: ClassVar[Scope] = Scope.TOKEN
-    needs_sampler_logp: ClassVar[bool] = True
+    rule_needs: ClassVar[Needs] = Needs(sampler=True)
     default_reduction: ClassVar[str] = "response_mean"
     default_advantage: ClassVar[str] = "group_norm"
     colour: ClassVar[int | None] = None
     caveats: ClassVar[tuple[str, ...]] = ()
     advice: ClassVar[Mapping[str, str]] = {}
     remedies: ClassVar[Mapping[str, str]] = {}
+    masks: tuple[str, ...] = option(
+        (),
+        "0/1 factors on top, as 'seq-mask(stat=k3_mean, high=0.01)': " + " | ".join(MASKS),
+        shared=True,
+    )
 
     def __post_init__(self) -> None:
         for known in options_of(type(self)):
             known.check(getattr(self, known.name))
+        assert isinstance(self._masks, tuple)  # parsed, so that a wrong one is refused here
         self.check()
+
+    @cached_property
+    def _masks(self) -> tuple[Mask, ...]:
+        return tuple(parse_mask(text) for text in self.masks)
 
     def check(self) -> None:  # noqa: B027  most have nothing to say
         """Raise ConfigError where options exclude each other."""
 
     @property
     def scope(self) -> Scope:
+        """What the rule and its masks must see at once to be exact."""
+        return max([self.rule_scope, *(mask.scope for mask in self._masks)], key=list(Scope).index)
+
+    @property
+    def rule_scope(self) -> Scope:
         """What :meth:`rule` must see at once to be exact."""
         return self.unit
+
+    @property
+    def needs(self) -> Needs:
+        """What else than the policy has to be known of a token that this objective can score."""
+        return Needs(*(any(of) for of in zip(self.reads(), *(mask.needs for mask in self._masks), strict=True)))
+
+    def reads(self) -> Needs:
+        """What :meth:`rule` reads with these options."""
+        return self.rule_needs
 
     @property
     def limits(self) -> tuple[float, float] | None:
@@ -148,24 +165,39 @@ class Objective(ABC):
         lengths = scorable.responses.lengths
         used = Counts(int(torch.count_nonzero(lengths)), len(scorable)) if counts is None else counts
         how = _reduction(self.default_reduction if reduction is None else reduction)
-        weight, contribution, metrics = apply(self.fitted(scorable).rule, scorable, how, used)
+        rule = masked(self.fitted(scorable).rule, self._masks)
+        weight, contribution, metrics = apply(rule, scorable, how, used)
 
         def spread(x: Tensor) -> Tensor:
             return x if index is None else x.new_zeros(len(tokens)).index_copy_(0, index, x)
 
         own = self.response_stats(scorable.responses)
-        dropped = {"dropped_tokens": Sum(len(tokens) - len(scorable))}
+        dropped: dict[str, Metric] = {"dropped_tokens": Sum(len(tokens) - len(scorable))}
+        if self.needs.anchor and tokens.anchor_logp is not None:
+            dropped["missing_anchor"] = Sum(int(torch.count_nonzero(~torch.isfinite(tokens.anchor_logp))))
         return Weighting(spread(weight), spread(contribution), mask, used, over({**metrics, **own, **dropped}))
 
     def _mask(self, tokens: TokenBatch) -> Tensor:
-        if self.needs_sampler_logp and tokens.sampler_logp is None:
-            from lagproof.objectives import policy_only  # here: the table is made of the classes below this one
+        from lagproof.objectives import without  # here: the table is made of the classes below this one
 
+        needs = self.needs
+        if needs.sampler and tokens.sampler_logp is None:
             raise InputError(
                 f"sampler_logp is missing: {self.name} compares the policy with the sampler; record the engine's "
-                f"log-probabilities, or choose one that needs none ({', '.join(policy_only())})"
+                f"log-probabilities, or choose one that needs none ({', '.join(without('sampler'))})"
             )
-        return tokens.scorable(sampler=self.needs_sampler_logp)
+        if needs.anchor and tokens.anchor_logp is None:
+            raise InputError(
+                f"anchor_logp is missing: {self.name} compares the policy with the anchor, what the learner itself "
+                "gave the tokens at an earlier version; score them with those weights, or choose one without an anchor "
+                f"({', '.join(without('anchor'))})"
+            )
+        if needs.age and tokens.age is None:
+            raise InputError(
+                f"the age of the tokens is missing: {self.name} needs it; pass the version that sampled each token and "
+                "learner_version (lp.loss: age)"
+            )
+        return tokens.scorable(**needs._asdict())
 
 
 def _select(tokens: TokenBatch, mask: Tensor) -> tuple[ScorableTokens, Tensor | None]:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor
 
-from lagproof.objectives.base import Objective, Scope
+from lagproof.objectives.base import Objective
 from lagproof.objectives.options import option
-from lagproof.objectives.scorable import ScorableTokens, TokenWeights
+from lagproof.objectives.scorable import Scope, ScorableTokens, TokenWeights
 from lagproof.tensors.ratio import Ratio
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class TokenClip(Objective):
     dual: float | None = dual_clip()
 
     @property
-    def limits(self) -> tuple[float, float]:
+    def limits(self) -> tuple[float, float] | None:
         return limits(self.low, self.high)
 
 

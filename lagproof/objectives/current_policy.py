@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from lagproof.data.metrics import Metric, Metrics, Sum
-from lagproof.data.tokens import TokenBatch
-from lagproof.objectives.base import Finding, Objective, Scope
+from lagproof.data.tokens import Needs, TokenBatch
+from lagproof.objectives.base import Finding, Objective
 from lagproof.objectives.options import option
-from lagproof.objectives.scorable import Responses, ScorableTokens, TokenWeights
+from lagproof.objectives.scorable import Responses, Scope, ScorableTokens, TokenWeights
 from lagproof.tensors.segments import segment_mean, segment_sum
 
 _UNBOUNDED = {
@@ -37,7 +37,7 @@ class Naive(Objective):
     """
 
     name: ClassVar[str] = "naive"
-    needs_sampler_logp: ClassVar[bool] = False
+    rule_needs: ClassVar[Needs] = Needs()
     colour: ClassVar[int | None] = 1
     caveats: ClassVar[tuple[str, ...]] = ("nothing bounds the push on stale negative responses",)
     advice: ClassVar[Mapping[str, str]] = _UNBOUNDED
@@ -60,7 +60,7 @@ class GPG(Objective):
     """
 
     name: ClassVar[str] = "gpg"
-    needs_sampler_logp: ClassVar[bool] = False
+    rule_needs: ClassVar[Needs] = Needs()
     colour: ClassVar[int | None] = 5
     caveats: ClassVar[tuple[str, ...]] = ("nothing bounds the push on stale negative responses",)
     advice: ClassVar[Mapping[str, str]] = _UNBOUNDED
@@ -85,7 +85,7 @@ class SPO(Objective):
     """
 
     name: ClassVar[str] = "spo"
-    needs_sampler_logp: ClassVar[bool] = False
+    rule_needs: ClassVar[Needs] = Needs()
     colour: ClassVar[int | None] = 2
     advice: ClassVar[Mapping[str, str]] = _BLIND
     remedies: ClassVar[Mapping[str, str]] = {"negative_side": "spo (alpha = 0.2)"}
@@ -121,7 +121,7 @@ class ASymPO(Objective):
 
     name: ClassVar[str] = "asympo"
     unit: ClassVar[Scope] = Scope.RESPONSE
-    needs_sampler_logp: ClassVar[bool] = False
+    rule_needs: ClassVar[Needs] = Needs()
     colour: ClassVar[int | None] = 3
     caveats: ClassVar[tuple[str, ...]] = ("with response_mean the loss says nothing: look at the mass of each sign",)
     advice: ClassVar[Mapping[str, str]] = _BLIND

@@ -29,7 +29,7 @@ def _delta(default: float, unit: str) -> Any:
 class DPPO(Objective):
     """Divergence proximal policy optimisation, whatever the distance."""
 
-    delta: float | tuple[float, float]
+    delta: float | tuple[float, float] = option(0.15, "largest distance", above=0.0)
     cap: float | None = option(
         None, "upper limit of the ratio, dimensionless; none by default", above=0.0, hint="for no limit leave it out"
     )

@@ -21,14 +21,15 @@ class Option:
 
     Attributes:
         name: as in ``lp.objective(..., name=value)`` and ``objective.name`` of a configuration.
-        type: its annotation: ``float``, ``float | None``, ``str``, or ``float | tuple[float, float]``, a number or a
-            pair (low, high) to each of which the bounds apply.
+        type: its annotation: ``float``, ``float | None``, ``str``, ``tuple[str, ...]``, or
+            ``float | tuple[float, float]``, a number or a pair (low, high) to each of which the bounds apply.
         default: its value where none is given.
         help: what it does, with its unit.
         choices: all allowed values of a text; ``None`` for numbers.
         above: exclusive lower bound.
         minimum, maximum: inclusive bounds.
         hint: what to write instead, said with the error.
+        shared: whether every objective has it, so that tables say it once.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Option:
     minimum: float | None = None
     maximum: float | None = None
     hint: str = ""
+    shared: bool = False
 
     @property
     def allowed(self) -> str:
@@ -77,9 +79,15 @@ class Option:
     def _kind(self) -> str:
         if self.type is str:
             return "text"
+        if self._is_list:
+            return "a list of texts"
         return (
             "a number, or a pair (low, high) of numbers" if len(self._kinds) > 1 and not self._may_miss else "a number"
         )
+
+    @property
+    def _is_list(self) -> bool:
+        return typing.get_origin(self.type) is tuple
 
     @property
     def _may_miss(self) -> bool:
@@ -88,6 +96,8 @@ class Option:
     def _is_typed(self, value: Any) -> bool:
         if self.type is str:
             return isinstance(value, str)
+        if self._is_list:
+            return isinstance(value, tuple) and all(isinstance(x, str) for x in cast(Sequence[Any], value))
         if isinstance(value, list | tuple) and len(self._kinds) > 1 and not self._may_miss:
             pair = cast(Sequence[Any], value)
             return len(pair) == 2 and all(_is_number(x) for x in pair)
@@ -103,11 +113,12 @@ def option(
     minimum: float | None = None,
     maximum: float | None = None,
     hint: str = "",
+    shared: bool = False,
 ) -> Any:
     """A field of an objective's dataclass; see :class:`Option`."""
     limits = {"choices": None if choices is None else tuple(choices), "above": above}
     limits |= {"minimum": minimum, "maximum": maximum, "hint": hint}
-    return dataclasses.field(default=default, metadata={"help": help, **limits})
+    return dataclasses.field(default=default, metadata={"help": help, "shared": shared, **limits}, kw_only=shared)
 
 
 def options_of(cls: type) -> tuple[Option, ...]:

@@ -75,11 +75,16 @@ REDUCTIONS: tuple[str, ...] = get_args(ReductionName)
 
 
 def reduction(name: str, max_tokens: int | None = None) -> Reduction:
-    """A reduction by name; ``constant`` needs ``max_tokens``, its fixed length; ``sum`` has no denominator."""
+    """A reduction by name; ``constant`` needs ``max_tokens``, its fixed length.
+
+    ``response_sum`` is ``1 / R``, the mean over responses of the sum over their tokens; ``sum`` has no denominator.
+    """
     if name == "response_mean":
         return ResponseMean()
     if name == "token_mean":
         return TokenMean()
+    if name == "response_sum":
+        return Constant(1)
     if name == "sum":
         return TokenSum()
     if name == "constant":

@@ -15,11 +15,13 @@ from torch import Tensor
 from lagproof.data.distribution import Distribution
 from lagproof.data.metrics import Mean, Metric, Metrics, Same, merge, values
 from lagproof.data.slices import Key
-from lagproof.data.tokens import TokenBatch
-from lagproof.objectives.base import Finding, Objective, Scope
+from lagproof.data.tokens import Needs, TokenBatch
+from lagproof.errors import ConfigError
+from lagproof.objectives.base import Finding, Objective
 from lagproof.objectives.clip import HIGH, LOW, ResponseClip, TokenClip, clip
+from lagproof.objectives.decoupled import scaled
 from lagproof.objectives.options import option
-from lagproof.objectives.scorable import ScorableTokens, TokenWeights
+from lagproof.objectives.scorable import Scope, ScorableTokens, TokenWeights
 from lagproof.tensors.quantile import quantile
 from lagproof.tensors.ratio import Ratio
 
@@ -36,8 +38,10 @@ KERNELS: dict[str, Callable[[Tensor], Tensor]] = {
 RISKS: dict[str, Callable[[ScorableTokens], Tensor]] = {
     "log_ratio": lambda tokens: tokens.log_ratio.abs(),  # the paper's
     "probability_mass": lambda tokens: 0.5 * (torch.exp(_sampler(tokens)) * (tokens.ratio.value - 1.0)).abs(),
+    "staleness": lambda tokens: tokens.update.log.abs(),  # the part that updates made, without the engine's
 }
-"""``u``: how stale a token is."""
+"""``x``: how stale a token is."""
+FORMS = ("drop-in", "decoupled")
 
 NEVER_ACTS = "it is its base, and nothing changes, where q is at or beyond both log(1 + high) and -log(1 - low)"
 
@@ -46,8 +50,9 @@ NEVER_ACTS = "it is its base, and nothing changes, where q is at or beyond both 
 class Gate(Objective):
     """Where and how much a radius shrinks.
 
-    With ``q`` the ``alpha``-quantile of the risk ``u`` over the batch, the radius is multiplied by ``psi(u; q)`` where
-    ``u > q > 0``. A part of the tokens cannot know ``q``: fit the objective on the whole batch, or give ``q``.
+    With ``q`` the ``alpha``-quantile of the risk ``x`` over the batch, the radius is multiplied by ``psi(x; q)`` where
+    ``x > q > 0``, on the side that the token has moved to. A part of the tokens cannot know ``q``: fit the objective
+    on the whole batch, or give ``q``.
     """
 
     alpha: float = option(
@@ -62,19 +67,46 @@ class Gate(Objective):
         None, "the quantile itself, if it was computed elsewhere (whole batch, previous step)", minimum=0.0
     )
 
+    form: str = option(
+        "drop-in",
+        "which ratio is clipped: that to the sampler, or that to the anchor with the engine's as a weight (staleness)",
+        choices=FORMS,
+    )
+    floor: float = option(
+        0.0, "least q, for example the quantile of |d| over tokens of age 0, which is the engine's", minimum=0.0
+    )
+    cap: float = option(
+        2.0, "upper limit of the engine's ratio as a weight (form = decoupled)", above=0.0, hint="for no limit use inf"
+    )
+    risk: str = option(
+        "log_ratio",
+        "what makes a token or response stale: |d|, nats (the paper), or |u|, what updates made of it",
+        choices=("log_ratio", "staleness"),
+    )
+
+    def check(self) -> None:
+        if self.form == "decoupled" and self.risk != "staleness":
+            raise ConfigError(
+                f"objective.form = 'decoupled' with objective.risk = {self.risk!r}: needs risk = 'staleness', which "
+                "has the anchor that the ratio is taken to"
+            )
+
+    def reads(self) -> Needs:
+        return Needs(sampler=True, anchor=self.risk == "staleness")
+
     @property
-    def scope(self) -> Scope:
+    def rule_scope(self) -> Scope:
         """The batch while the quantile is still to be read off it; then a token or a response."""
         return Scope.BATCH if self.q is None else self.unit
 
     @property
-    def risk_name(self) -> str:
-        """``log_ratio`` if ``u``, and so ``q``, are in nats."""
-        return "log_ratio"
+    def meets_limits(self) -> bool:
+        """Whether ``q`` and the limits of the clip are of one log-ratio, so that one can lie beyond the other."""
+        return self.risk == "log_ratio" or self.form == "decoupled"
 
     @abstractmethod
     def unit_risk(self, tokens: ScorableTokens) -> Float[Tensor, " U"]:
-        """``u`` of each token, or of each response that has a token: what the quantile is of."""
+        """``|x|`` of each token, or of each response that has a token: what the quantile is of."""
 
     def risk_of(self, tokens: TokenBatch) -> Float[Tensor, " U"]:
         """The risks whose ``alpha``-quantile is ``q``: of each token, or each response, that can be scored.
@@ -91,30 +123,29 @@ class Gate(Objective):
         """With ``q`` read off these tokens; 0, which closes the gate, where there are none."""
         if self.q is not None:
             return self
-        return replace(self, q=quantile(self.unit_risk(tokens), self.alpha) or 0.0)
+        return replace(self, q=max(quantile(self.unit_risk(tokens), self.alpha) or 0.0, self.floor))
 
     def finding(self, batches: Sequence[TokenBatch], metrics: Sequence[Metrics]) -> Finding:
         """Whether it can act at all, and on how much it did."""
         return _finding(self, metrics)
 
     def clip(
-        self, ratio: Ratio, a: Float[Tensor, " M"], u: Float[Tensor, " M"], low: float, high: float, dual: float | None
+        self, ratio: Ratio, a: Float[Tensor, " M"], x: Float[Tensor, " M"], low: float, high: float, dual: float | None
     ) -> TokenWeights:
-        """The clip with radii ``low c`` and ``high c`` where the gate is open, and ``low`` and ``high`` elsewhere.
-
-        Both sides shrink: the side that a token has not moved to is out of its reach whatever the radius.
-        """
+        """The clip whose radius is ``c`` times smaller where the gate is open, on the side of the signed risk ``x``."""
         assert self.q is not None, "a rule is that of an objective that was fitted"
-        gated = (u > self.q) & (self.q > 0.0)
-        c = KERNELS[self.kernel](u / self.q)
-        lower, upper = torch.where(gated, 1.0 - low * c, 1.0 - low), torch.where(gated, 1.0 + high * c, 1.0 + high)
+        q, size = max(self.q, self.floor), x.abs()
+        gated = (size > q) & (q > 0.0)
+        c = KERNELS[self.kernel](size / q)
+        lower = torch.where(gated & (x < 0), 1.0 - low * c, 1.0 - low)
+        upper = torch.where(gated & (x > 0), 1.0 + high * c, 1.0 + high)
         fixed, shrunk = clip(ratio, a, 1.0 - low, 1.0 + high, dual), clip(ratio, a, lower, upper, dual)
         changed = _clipped(shrunk) & ~_clipped(fixed)
         return TokenWeights(
             shrunk.weight,
             shrunk.value,
             flags={"sat/gated": gated, "sat/changed": changed, **shrunk.flags},
-            stats={"sat/q": Same(self.q), "sat/shrink": Distribution(((1.0 - c[gated]).float().cpu().numpy(),))},
+            stats={"sat/q": Same(q), "sat/shrink": Distribution(((1.0 - c[gated]).float().cpu().numpy(),))},
             removed={"sat/removed": torch.where(changed, fixed.weight, 0.0)},
         )
 
@@ -123,22 +154,27 @@ class Gate(Objective):
 class SatGRPO(Gate, TokenClip):
     """GRPO whose radius shrinks on the stale tail of the batch, and only on the side the token has moved to.
 
-    Formula:     q = alpha-quantile of |d| over the batch;  c = psi(|d|; q) where q > 0 and |d| > q, else 1
-                 J_t = min(r A, clip(r, 1 - low c_-, 1 + high c_+) A),  c_+ = c where d > 0, c_- = c where d < 0
-                 psi(u; q) = 1 / (1 + (u / q)^2)
+    Formula:     q = alpha-quantile of |x| over the batch;  c = psi(|x|; q) where q > 0 and |x| > q, else 1
+                 J_t = min(r A, clip(r, 1 - low c_-, 1 + high c_+) A),  c_+ = c where x > 0, c_- = c where x < 0
+                 psi(u; q) = 1 / (1 + (u / q)^2);   x = d (risk = log_ratio) or u = log pi - log pi_anchor (staleness)
+                 form = decoupled: exp(u) in the place of r, and J_t times min(exp(e), cap), e = log pi_anchor - log mu
     Weight:      that of GRPO; 0 also where (A > 0 and r > 1 + high c_+) or (A < 0 and r < 1 - low c_-)
-    Inputs:      policy_logp, sampler_logp [N] nats; advantage [N] reward units
+    Inputs:      policy_logp, sampler_logp [N] nats, for staleness anchor_logp; advantage [N] reward units
     Options:     low, high, dual as in grpo; alpha in [0, 1]; kernel: hill (the paper) | exp | reciprocal;
-                 q: the quantile, nats, if it was computed elsewhere;
-                 risk: log_ratio (the paper) | probability_mass, 1/2 mu |r - 1|
+                 q: the quantile, nats, if it was computed elsewhere; floor: least q, nats;
+                 risk: log_ratio (the paper) | probability_mass, 1/2 mu |r - 1| | staleness, the part that updates made;
+                 form: drop-in | decoupled (staleness only), with cap
     Invariants:  inside GRPO's interval; J_t <= GRPO's J_t; identical to GRPO where the gate is closed, for q = 0 and
                  for alpha = 1; tokens on their way back to the sampler are never touched;
-                 q >= log(1 + high) and q >= -log(1 - low): nothing can change at all;
+                 q >= log(1 + high) and q >= -log(1 - low): nothing can change at all (not for staleness as a drop-in,
+                 where a large u that the engine hides is clipped at a small r);
                  with risk log_ratio the weights are GRPO's with one radius for the whole batch: c falls as |d| grows,
                  so for A > 0 exactly the tokens with d > min(log(1 + high), max(q, d*)) are rejected, where
-                 d* = log(1 + high psi(d*; q)); for A < 0 alike
+                 d* = log(1 + high psi(d*; q)); for A < 0 alike. Staleness: q and the gate do not depend on the engine;
+                 anchor = sampler gives log_ratio; anchor = policy gives grpo, decoupled tis
     Source:      Stale but Stable: Staleness-Adaptive Trust Regions for Stabilizing Asynchronous Reinforcement
-                 Learning, Proposition 4.1. The kernels exp and reciprocal and the risk probability_mass are ours
+                 Learning, Proposition 4.1. The kernels exp and reciprocal, the risks probability_mass and
+                 staleness, form and floor are ours
     Raises:      ConfigError for a radius or alpha out of range; UnknownNameError for an unknown kernel or risk
     """
 
@@ -148,29 +184,32 @@ class SatGRPO(Gate, TokenClip):
     remedies: ClassVar[Mapping[str, str]] = {"mismatch": "sat-grpo", "heavy_tail": "sat-grpo"}
     risk: str = option(
         "log_ratio",
-        "what makes a token stale: |d|, nats (the paper), or 1/2 mu(a) |r - 1|",
+        "what makes a token stale: |d|, nats (the paper), 1/2 mu(a) |r - 1|, or |u|, what updates made of d",
         choices=tuple(RISKS),
     )
-
-    @property
-    def risk_name(self) -> str:
-        return self.risk
 
     def unit_risk(self, tokens: ScorableTokens) -> Float[Tensor, " M"]:
         return RISKS[self.risk](tokens)
 
     def rule(self, tokens: ScorableTokens) -> TokenWeights:
-        return self.clip(tokens.ratio, tokens.advantage, self.unit_risk(tokens), self.low, self.high, self.dual)
+        ratio = tokens.update if self.form == "decoupled" else tokens.ratio
+        moved = tokens.update.log if self.risk == "staleness" else tokens.log_ratio
+        said = self.clip(
+            ratio, tokens.advantage, torch.copysign(self.unit_risk(tokens), moved), self.low, self.high, self.dual
+        )
+        return scaled(said, tokens.engine.value.clamp(max=self.cap)) if self.form == "decoupled" else said
 
 
 @dataclass(frozen=True)
 class SatGSPO(Gate, ResponseClip):
     """GSPO whose radius shrinks on the stale tail of the responses, and only on the side they have moved to.
 
-    Formula:     as sat-grpo with log rho_g = mean_t d in the place of d, and q over the responses
+    Formula:     as sat-grpo with log rho_g = mean_t d in the place of d, mean_t u and mean_t e likewise, and q over the
+                 responses
     Weight:      that of GSPO; 0 also where (A > 0 and rho > 1 + high c_+) or (A < 0 and rho < 1 - low c_-)
     Inputs:      policy_logp, sampler_logp [N] nats; advantage [N] reward units
-    Options:     low, high, dual as in gspo; alpha, kernel, q as in sat-grpo
+    Options:     low, high, dual as in gspo; alpha, kernel, q, floor, form, cap as in sat-grpo; risk: log_ratio |
+                 staleness
     Invariants:  those of sat-grpo, against GSPO
     Source:      as sat-grpo
     Raises:      ConfigError for a radius or alpha out of range; UnknownNameError for an unknown kernel
@@ -181,11 +220,15 @@ class SatGSPO(Gate, ResponseClip):
     caveats: ClassVar[tuple[str, ...]] = (NEVER_ACTS,)
 
     def unit_risk(self, tokens: ScorableTokens) -> Float[Tensor, " U"]:
-        return tokens.responses.mean_log_ratio[tokens.responses.lengths > 0].abs()
+        g = tokens.responses
+        moved = g.mean(g.update) if self.risk == "staleness" else g.mean_log_ratio
+        return moved[g.lengths > 0].abs()
 
     def rule(self, tokens: ScorableTokens) -> TokenWeights:
-        rho = tokens.response_ratio
-        return self.clip(rho, tokens.advantage, rho.log.abs(), self.low, self.high, self.dual)
+        rho = tokens.response_update if self.form == "decoupled" else tokens.response_ratio
+        moved = tokens.response_update.log if self.risk == "staleness" else rho.log
+        said = self.clip(rho, tokens.advantage, moved, self.low, self.high, self.dual)
+        return scaled(said, tokens.response_engine.value.clamp(max=self.cap)) if self.form == "decoupled" else said
 
 
 def _clipped(weights: TokenWeights) -> Tensor:
@@ -212,8 +255,8 @@ def _finding(objective: Gate, metrics: Sequence[Metrics]) -> Finding:
     spread = f" (median of {len(q)} steps, {min(q):.3g} to {max(q):.3g})" if len(q) > 1 else ""
     name, base = objective.name, objective.name.removeprefix("sat-")
     did = f"rejects {_did(merged[Key('sat/changed')], pooled)} that {base} keeps"
-    if objective.risk_name != "log_ratio":
-        return Finding(f"{name} {did}: q of {unit} is {middle:.3g}{spread} ({objective.risk_name})", numbers)
+    if not objective.meets_limits:
+        return Finding(f"{name} {did}: q of {unit} is {middle:.3g}{spread} ({objective.risk})", numbers)
     assert objective.limits is not None
     up, down = objective.limits
     sides = [_Side(what, x, sum(0 < value < x for value in q)) for what, x in ((HIGH, up), (LOW, down))]

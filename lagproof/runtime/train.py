@@ -97,10 +97,10 @@ def resolve(config: Config) -> Config:
         ConfigError: an unknown name or option, or two settings that exclude each other.
     """
     objective = rules.objective(config.objective.name, **config.objective.options)
-    if objective.needs_sampler_logp and not config.rollout.record_logp:
+    if objective.needs.sampler and not config.rollout.record_logp:
         raise ConfigError(
             f"rollout.record_logp = false: {objective.name} compares the policy with the sampler and needs it; "
-            f"set it to true, or choose one that needs none ({', '.join(rules.policy_only())})"
+            f"set it to true, or choose one that needs none ({', '.join(rules.without('sampler'))})"
         )
     learner = config.learner
     advantage = objective.default_advantage if learner.advantage == "auto" else learner.advantage

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 import torch
 from torch import Tensor
 
-from lagproof.tensors.segments import segment_count, segment_sum
+from lagproof.tensors.segments import segment_count, segment_extreme, segment_sum
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
@@ -54,6 +54,17 @@ def gpg(reward: Float[Tensor, " R"], group: Int[Tensor, " R"]) -> Float[Tensor, 
     return centred * alpha
 
 
+def optimal(reward: Float[Tensor, " R"], group: Int[Tensor, " R"], beta: float = 1.0) -> Float[Tensor, " R"]:
+    """``x - V``, ``V = beta log mean exp(x / beta)`` in each group: optimal under a KL bound.
+
+    ``mean x <= V <= max x``, so the advantages of a group do not add up to 0. Source: OAPL, arXiv:2602.19362.
+    """
+    centred, segment, size, scored = _centre(reward, group)
+    terms = torch.where(scored, torch.exp(torch.where(scored, centred, 0.0) / beta), 0.0)
+    mean = segment_sum(terms, segment, size.numel()) / size.clamp(min=1)
+    return centred - beta * torch.log(mean)[segment]
+
+
 def has_zero_variance(reward: Float[Tensor, " R"], group: Int[Tensor, " R"]) -> Bool[Tensor, " G"]:
     """Whether the scored rewards of a group are all equal (also: at most one is scored); one entry a group, by id."""
     centred, segment, size, scored = _centre(reward, group)
@@ -71,16 +82,11 @@ def _centre(reward: Tensor, group: Tensor) -> tuple[Tensor, Tensor, Tensor, Tens
     size = segment_count(segment[scored], num_groups)
     known = torch.where(scored, reward, torch.zeros_like(reward))
     mean = segment_sum(known, segment, num_groups) / size.clamp(min=1)
-    lowest = _extreme(reward, segment, num_groups, scored, "amin")
-    highest = _extreme(reward, segment, num_groups, scored, "amax")
+    lowest = segment_extreme(reward[scored], segment[scored], num_groups, "amin")
+    highest = segment_extreme(reward[scored], segment[scored], num_groups, "amax")
     # the mean of eight times 0.9 is not 0.9 in binary: an all-equal group is 0 by rule, not by arithmetic
     centred = torch.where((lowest == highest)[segment], torch.zeros_like(reward), reward - mean[segment])
     return torch.where(scored, centred, torch.full_like(reward, torch.nan)), segment, size, scored
-
-
-def _extreme(reward: Tensor, segment: Tensor, num_groups: int, scored: Tensor, reduce: str) -> Tensor:
-    out = torch.zeros(num_groups, dtype=reward.dtype, device=reward.device)
-    return out.scatter_reduce_(0, segment[scored], reward[scored], reduce, include_self=False)
 
 
 ADVANTAGES: dict[str, Advantage] = {
@@ -88,5 +94,6 @@ ADVANTAGES: dict[str, Advantage] = {
     "group_center": group_center,
     "leave_one_out": leave_one_out,
     "gpg": gpg,
+    "optimal": optimal,
 }
 """Every advantage by its name in ``learner.advantage``."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor
@@ -24,3 +24,11 @@ def segment_sum(x: Float[Tensor, " N"], segment: Int[Tensor, " N"], num_segments
 def segment_mean(x: Float[Tensor, " N"], segment: Int[Tensor, " N"], lengths: Int[Tensor, " S"]) -> Float[Tensor, " S"]:
     """Mean of the entries of each segment, of which there are ``lengths``; 0 for an empty one."""
     return segment_sum(x, segment, len(lengths)) / lengths.clamp(min=1).to(x.dtype)
+
+
+def segment_extreme(
+    x: Float[Tensor, " N"], segment: Int[Tensor, " N"], num_segments: int, which: Literal["amin", "amax"]
+) -> Float[Tensor, " S"]:
+    """Smallest or largest entry of each segment; 0 for an empty one."""
+    out = torch.zeros(num_segments, dtype=x.dtype, device=x.device)
+    return out.scatter_reduce_(0, segment, x, which, include_self=False)

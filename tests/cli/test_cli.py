@@ -129,7 +129,7 @@ def test_ctrl_c_finishes_the_step_saves_and_exits_130(tmp_path):
 def test_objectives_lists_all_and_explains_one(tmp_path):
     table = lagproof("objectives", cwd=tmp_path)
     assert table.returncode == 0
-    for name in ("naive", "sat-gspo", "icepop"):
+    for name in ("naive", "sat-gspo", "dis"):
         assert name in table.stdout
     assert max(map(len, table.stdout.splitlines())) <= 80
     page = lagproof("objectives", "sat-grpo", cwd=tmp_path)

@@ -45,7 +45,10 @@ WRONG = [
     ("learner.betas=[0.9]", "learner.betas = [0.9]: expected a list of 2 numbers"),
     ("learner.betas=[0.9, 1.0]", "learner.betas = (0.9, 1.0): must be in [0, 1)"),
     ("learner.betas=[0.9, 0.9, 0.9]", "learner.betas = [0.9, 0.9, 0.9]: expected a list of 2 numbers"),
-    ("learner.reduction=mean", "learner.reduction = 'mean': must be auto | response_mean | token_mean | constant"),
+    (
+        "learner.reduction=mean",
+        "learner.reduction = 'mean': must be auto | response_mean | token_mean | response_sum | constant",
+    ),
     ("schedule.staleness_threshold=inf", "schedule.staleness_threshold = inf: must be >= 0 and finite"),
     ("alarm.d_bar=0.3", "alarm.d_bar = 0.3: expected a list of 2 numbers"),
     ("save.rollouts=1", "save.rollouts = 1: expected bool, got int"),

@@ -224,7 +224,7 @@ class TestTruncated:
         pi = [math.log(x) for x in r]
         close(weights("tis", pi, [0.0] * 4, 1.0), [0.25, 1.0, 2.0, 2.0], 1e-12)
         close(weights("cispo", pi, [0.0] * 4, -1.0), [-0.25, -1.0, -3.0, -5.0], 1e-12)
-        close(weights("icepop", pi, [0.0] * 4, -1.0), [0.0, -1.0, -3.0, 0.0], 1e-12)
+        close(weights("dis", pi, [0.0] * 4, -1.0), [0.0, -1.0, -3.0, 0.0], 1e-12)  # inside (0.7, 6)
 
     def test_diagnostics_show_the_ratio_before_truncation(self, close):
         tokens = one_response([math.log(0.6), math.log(12), math.log(0.8)], [0.0] * 3, 1.0)
@@ -299,12 +299,14 @@ class TestNonFinite:
             name,
             policy_logp=policy,
             sampler_logp=tensor([[-1.0, mu]]),
+            anchor_logp=tensor([[-1.0, mu]]),
+            age=tensor([1]),
             advantage=torch.ones(1),
             mask=tensor([[True, False]]),
             reduction="token_mean",
         )
         loss.backward()
-        close(policy.grad, [[-1.0, 0.0]])
+        close(policy.grad, [[-2e-3 if name == "oapl" else -1.0, 0.0]])  # oapl: 2 beta A
         if name in ("grpo", "gspo", "sat-grpo", "sat-gspo", "icepop"):
             close(loss.detach(), -1.0)
 
@@ -361,7 +363,7 @@ class TestNames:
             ("dppo-tv", {"delta": [0.1]}),
             ("tis", {"cap": 0.0}),
             ("cispo", {"low": 5.0}),
-            ("icepop", {"high": 0.1}),
+            ("icepop", {"cap": 0.1}),
             ("grpo", {"high": "wide"}),
             ("grpo", {"high": True}),
         ],
