@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable, Mapping
+from functools import partial
 
 from lagproof.grading.extract import closing
 
@@ -40,7 +42,7 @@ _CHARACTERS = {
 _SUPERSCRIPTS = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻", "0123456789+-", strict=True))
 _SUPERSCRIPT_RUN = re.compile(f"[{''.join(_SUPERSCRIPTS)}]+")
 
-_EXPLICIT_SEPARATOR = re.compile(r"(?<=\d)\s*(?:\{,\}|\\,|\\!|\\;|\\:|\\ |~|,\\!|\\thinspace\b)\s*(?=\d{3}(?!\d))")
+_EXPLICIT_SEPARATOR = re.compile(r"(?<=\d) ?(?:\{,\}|\\,|\\!|\\;|\\:|\\ |~|,\\!|\\thinspace\b) ?(?=\d{3}(?!\d))")
 _SPACED_NUMBER = re.compile(r"(?<![\d.,])\d{1,3}(?: \d{3})+(?![\d])")
 _COMMA_NUMBER = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])")
 _SPACE_COMMAND = re.compile(r"(?<!\\)\\(?:q?quad(?![A-Za-z])|thinspace(?![A-Za-z])|hspace\{[^{}]*\}|[,;:! ])|~")
@@ -58,76 +60,126 @@ _SAME = {  # commands that mean the same
     r"\rangle": ")",
 }
 _COMMAND = re.compile(r"\\[A-Za-z]+")
-_COLOUR = re.compile(r"\\(?:textcolor|color)\s*\{[^{}]*\}|\\underline(?=\s*\{)")
-_EMPTY_SET = re.compile(r"\\\{\s*\\\}")
-_BLACKBOARD = re.compile(r"\\mathbb\s*([A-Z])")
-_CHOOSE = re.compile(r"\{\s*([^{}]+?)\s*\\choose(?![A-Za-z])\s*([^{}]+?)\s*\}")
-_TIMES_LETTER = re.compile(r"(?<=\d)\s*x\s*(?=10\s*\^)")
+_COLOUR = re.compile(r"\\(?:textcolor|color) ?\{[^{}]*\}|\\underline(?= ?\{)")
+_EMPTY_SET = re.compile(r"\\\{ ?\\\}")
+_BLACKBOARD = re.compile(r"\\mathbb ?([A-Z])")
+_CHOOSE = re.compile(r"\{([^{}\\]*[^{}\\ ]) ?\\choose(?![A-Za-z]) ?([^{}]*)\}")
+_TIMES_LETTER = re.compile(r"(?<=\d) ?x ?(?=10 ?\^)")
 _COMMON_LOG = re.compile(r"\\lg(?![A-Za-z])")
-_NATURAL_LOG = re.compile(r"\\log\s*_\s*(?:\{\s*e\s*\}|e(?![A-Za-z]))")
-_BARE_EXPONENT = re.compile(r"\^\s*-\s*(\d+|[A-Za-z](?![A-Za-z]))")
-_FRACTION_NAME = re.compile(r"\\[dtc]frac(?![A-Za-z])")
-_TOKEN = r"\\(?:pi|alpha|beta|theta|phi)(?![A-Za-z])|[A-Za-z]"
-_SHORT_FRACTION = re.compile(rf"\\frac\s*(\{{[^{{}}]*\}}|\d|{_TOKEN})\s*(\{{|\d(?!\d)|{_TOKEN})")
-_BOLD = re.compile(r"(?<![\w)}])\*\*(.*?)\*\*(?![\w({])|__(.*?)__")
+_NATURAL_LOG = re.compile(r"\\log ?_ ?(?:\{ ?e ?\}|e(?![A-Za-z]))")
+_BARE_EXPONENT = re.compile(r"\^ ?- ?(\d+|[A-Za-z](?![A-Za-z]))")
+_FRACTION_NAME = re.compile(r"\\[dtc](frac|binom)(?![A-Za-z])")
+_WITH_ARGUMENTS = re.compile(r"\\(frac|binom|sqrt)(?![A-Za-z])")
+_ROOT_SIGN = re.compile(r"√ ?(\d+(?:\.\d+)?|[A-Za-z](?![A-Za-z]))")
+_BARE_ROOT = re.compile(r"(?<![A-Za-z\\])sqrt ?(\d+(?:\.\d+)?|[A-Za-z](?![A-Za-z]))")
+_NOT_EQUAL = re.compile(r"(?<![\d)}])!=")
+_BOLD = re.compile(r"(?<![\w)}])\*\*([^*]*)\*\*(?![\w({])|__([^_]*)__")
 _BRACED_COMMAS = re.compile(r"(?<!\\)\{(\d{1,3}(?:,\d{3})+)\}")
-_BINOMIAL = re.compile(r"\\[dt]?binom\s*(\d)\s*(\d)(?!\d)")
-_WORDS = r"\\(?:text(?:normal|bf|it|rm|sf|tt)?|mbox|hbox)\s*"
-_WRAPPER = r"\\(?:text(?:normal|bf|it|rm|sf|tt)?|mbox|hbox|math(?:rm|bf|it|sf|normal)|boldsymbol|bm)\s*"
+_WORDS = r"\\(?:text(?:normal|bf|it|rm|sf|tt)?|mbox|hbox) ?"
+_WRAPPER = r"\\(?:text(?:normal|bf|it|rm|sf|tt)?|mbox|hbox|math(?:rm|bf|it|sf|normal)|boldsymbol|bm) ?"
 _LEAD_IN = re.compile(
-    rf"^\s*(?:{_WORDS}\{{[^{{}}]*?(?:\bis|\bare|\bequals|:)\s*\}}"
-    r"|(?i:(?:the\s+)?(?:final\s+)?answer\s*(?:is\b\s*:?|:)))(?=\s*\S)"
+    rf"^ ?(?:{_WORDS}\{{[^{{}}]*(?:\bis|\bare|\bequals|:) ?\}}"
+    r"|(?i:(?:the )?(?:final )?answer ?(?:is\b ?:?|:)))(?= ?\S)"
 )
 _TURNED = re.compile(r"(?i)\b(?:not|no|minus|negative|more|less|fewer|half|twice|than|least|most|without|wrong)\b")
-_AND_OR = re.compile(rf"\s*,?\s*(?:{_WORDS}\{{\s*(?:and|or)\s*\}}|(?<![A-Za-z\\])(?:and|or)(?![A-Za-z]))\s*")
-_DEGREE_WORD = re.compile(_WRAPPER + r"\{\s*(\^\\circ\s*[CFK]?)\s*\}")
-_CONSTANT_WORD = re.compile(_WRAPPER + r"\{\s*([eid])\s*\}")
-_NUMBER_WRAPPER = re.compile(_WRAPPER + r"\{\s*([-+]?[\d.,]*\d)\s*\}")
-_PERCENT_WORD = re.compile(_WRAPPER + r"\{\s*(?:percent|per cent|pct|\\?%)\s*\}|(?<=\d)\s*(?:percent|per cent|pct)\b")
+_AND_OR = re.compile(rf" ?,? ?(?:{_WORDS}\{{ ?(?:and|or) ?\}}|(?<![A-Za-z\\])(?:and|or)(?![A-Za-z])) ?")
+_DEGREE_WORD = re.compile(_WRAPPER + r"\{ ?(\^\\circ ?[CFK]?) ?\}")
+_CONSTANT_WORD = re.compile(_WRAPPER + r"\{ ?([eid]) ?\}")
+_NUMBER_WRAPPER = re.compile(_WRAPPER + r"\{ ?([-+]?[\d.,]*\d) ?\}")
+_PERCENT_WORD = re.compile(_WRAPPER + r"\{ ?(?:percent|per cent|pct|\\?%) ?\}|(?<=\d) ?(?:percent|per cent|pct)\b")
 _SCIENTIFIC = re.compile(r"(?<![A-Za-z\d.\\])(\d+(?:\.\d+)?)[eE]([+-]?\d{1,3})(?![\w.])")
 _BARE_PI = re.compile(r"(?<![A-Za-z\\])pi(?![A-Za-z])")
 _BARE_FUNCTION = re.compile(r"(?<![A-Za-z\\])(sqrt|sin|cos|tan|ln|log)(?![A-Za-z])")
-_ROOT_RUN = re.compile(r"\\sqrt\s*(\d+|[A-Za-z](?![A-Za-z]))")
-_TRAILING = re.compile(r"(?:[\s,;:\\]|(?<!\.)\.(?!\.))+$")
-_REPEATING = re.compile(r"(\d*)\.(\d*)\\(?:overline|bar|dot)\s*\{?(\d+)\}?|(?<!\d)(0)\.(\d*)\((\d+)\)")
+_REPEATING = re.compile(r"(?<!\d)(\d*)\.(\d*)\\(?:overline|bar|dot) ?\{?(\d+)\}?|(?<!\d)(0)\.(\d*)\((\d+)\)")
 _MIXED = re.compile(
-    r"(?<![\d.^_/}])(?<![\d.^_/}]\s)(\d+)\s*(?:\\frac\s*\{\s*(\d+)\s*\}\s*\{\s*(\d+)\s*\}|(?<=\d)\s(\d+)\s?/\s?(\d+)(?![\d.]))"
+    r"(?<![\d.^_/}])(?<![\d.^_/}] )(\d+) ?(?:\\frac ?\{ ?(\d+) ?\} ?\{ ?(\d+) ?\}|(?<=\d) (\d+) ?/ ?(\d+)(?![\d.]))"
 )
-_ADJACENT_NUMBERS = re.compile(r"(?<![_^\d])\d[\d.]*\s+\.?\d")
+_ADJACENT_NUMBERS = re.compile(r"(?<![_^\d.])\.?\d[\d.]*+ \.?\d")
 
 
 def clean(text: str) -> str:
-    """The answer without decoration, separators, lead-in and full stop; brackets and meaning stay."""
-    text = re.sub(r"\s+", " ", _plain_characters(text)).strip()
-    text = _COLOUR.sub("", _COMMAND.sub(lambda m: _SAME.get(m[0], m[0]), text))
-    text = _EMPTY_SET.sub(r"\\emptyset ", text)
-    text = _BLACKBOARD.sub(r"\\mathbb{\1}", _CHOOSE.sub(r"\\binom{\1}{\2}", text))
-    text = _BOLD.sub(lambda m: m[1] or m[2] or "", text)
-    text = _EXPLICIT_SEPARATOR.sub("", text)
-    text = _SPACE_COMMAND.sub(" ", text)
-    text = _DROPPED.sub("", text)
-    text = _LEAD_IN.sub(lambda m: m[0] if _TURNED.search(m[0]) else " ", text)
-    text = _AND_OR.sub(", ", text)
-    text = _PERCENT_WORD.sub(r"\\%", text)
-    text = _TRAILING.sub("", _unwrap(text.strip()))
-    text = _DEGREE_WORD.sub(r"\1", text).removeprefix("=").removeprefix(r"\approx").strip()
-    text = _CONSTANT_WORD.sub(r" \1 ", text)
-    text = _NUMBER_WRAPPER.sub(r"\1", text)
-    text = _FRACTION_NAME.sub(r"\\frac", text)
-    text = _SHORT_FRACTION.sub(_braced_fraction, text)
-    text = text.replace("**", "^").replace("*", r"\cdot ")
-    text = _COMMON_LOG.sub(r"\\log_{10} ", text)
-    text = _NATURAL_LOG.sub(r"\\ln ", text)
-    text = _BARE_EXPONENT.sub(r"^{-\1}", _TIMES_LETTER.sub(r"\\times ", text))
-    text = text.replace("<=", r"\le ").replace(">=", r"\ge ")
-    text = re.sub(r"(?<![\d)}])!=", r"\\ne ", text)
-    text = _SCIENTIFIC.sub(r"\1\\cdot 10^{\2}", text)
-    text = _BARE_FUNCTION.sub(r"\\\1", _BARE_PI.sub(r"\\pi ", text))
-    text = _ROOT_RUN.sub(r"\\sqrt{\1}", _braced(_braced(text, r"\sqrt", "("), "^", "("))
-    text = _BRACED_COMMAS.sub(lambda m: "{" + m[1].replace(",", "") + "}", _BINOMIAL.sub(r"\\binom{\1}{\2}", text))
-    text = _join_numbers(text)
-    text = _REPEATING.sub(_repeating, text)
-    return re.sub(r"\s+", " ", text).strip()
+    """The answer without decoration, separators, lead-in and full stop; brackets and meaning stay.
+
+    Between any two steps there is at most one space in a row, so that no pattern has to look for more.
+    """
+    text = _ROOT_SIGN.sub(r"\\sqrt{\1}", _squeezed(text))
+    text = _plain_characters(text)
+    for step in _STEPS:
+        text = step(_squeezed(text))
+    return _squeezed(text).strip()
+
+
+def _squeezed(text: str) -> str:
+    return re.sub(r"\s+", " ", text) if "  " in text or not text.isprintable() else text
+
+
+def _without_lead_in(text: str) -> str:
+    return _LEAD_IN.sub(lambda m: m[0] if _TURNED.search(m[0]) else " ", text)
+
+
+def _without_trail(text: str) -> str:
+    r"""Without spaces, commas, colons and a full stop at the end; dots that say "and so on" stay."""
+    end = len(text)
+    while end and (text[end - 1] in " ,;:\\" or (text[end - 1] == "." and text[end - 2 : end - 1] != ".")):
+        end -= 1
+    return text[:end]
+
+
+def _substituted(pattern: re.Pattern[str], by: str | Callable[[re.Match[str]], str], text: str) -> str:
+    return pattern.sub(by, text)
+
+
+def _arguments(text: str) -> str:
+    r"""Arguments of ``\frac``, ``\binom`` and ``\sqrt`` in braces by TeX's rule: without them one token is one."""
+    closers, added = _pairs(text), []
+    for match in _WITH_ARGUMENTS.finditer(text):
+        at = _behind_option(text, match.end()) if match[1] == "sqrt" else match.end()
+        for _ in range(1 if match[1] == "sqrt" else 2):
+            at += text[at : at + 1] == " "
+            end = _token_end(text, at, closers)
+            if end is None:
+                break
+            if text[at] != "{":
+                added += [(at, 1, "{"), (end, 0, "}")]
+            at = end
+    out, last = [], 0
+    for at, _, brace in sorted(added):
+        out += [text[last:at], brace]
+        last = at
+    return "".join([*out, text[last:]])
+
+
+def _pairs(text: str) -> dict[int, int]:
+    """Where each group ends, by where it begins."""
+    out: dict[int, int] = {}
+    opened: list[int] = []
+    for match in re.finditer(r"\\.|[{}]", text):
+        if match[0] == "{":
+            opened.append(match.start())
+        elif match[0] == "}" and opened:
+            out[opened.pop()] = match.start()
+    return out
+
+
+def _behind_option(text: str, at: int) -> int:
+    start = at + (text[at : at + 1] == " ")
+    if text[start : start + 1] != "[":
+        return at
+    end = text.find("]", start, start + 20)
+    return at if end < 0 else end + 1
+
+
+def _token_end(text: str, at: int, closers: Mapping[int, int], nested: int = 0) -> int | None:
+    r"""Where a group, a character or a command with its own groups ends; ``None`` where there is none."""
+    if text[at : at + 1] == "{":
+        return closers[at] + 1 if at in closers else None
+    if command := _COMMAND.match(text, at):
+        end: int | None = command.end()
+        taken = {r"\frac": 2, r"\binom": 2, r"\sqrt": 1}.get(command[0], 0)
+        for _ in range(taken or text[command.end() : command.end() + 1] == "{"):
+            end = None if end is None or nested > 3 else _token_end(text, end, closers, nested + 1)
+        return end
+    return at + 1 if text[at : at + 1].isalnum() else None
 
 
 def mixed_numbers(text: str) -> str:
@@ -196,18 +248,12 @@ def _unwrap(text: str) -> str:
         text = inner
 
 
-def _braced_fraction(match: re.Match[str]) -> str:
-    top, bottom = match[1], match[2]
-    top = top if top.startswith("{") else f"{{{top}}}"
-    return rf"\frac{top}{bottom}" if bottom == "{" else rf"\frac{top}{{{bottom}}}"
-
-
 def _braced(text: str, command: str, left: str) -> str:
     """``\\sqrt(x)`` -> ``\\sqrt{x}``, ``^(x)`` -> ``^{x}``; brackets matched, not guessed."""
     start = 0
     while (at := text.find(command, start)) >= 0:
         start = at + len(command)
-        opening = start + (len(text[start:]) - len(text[start:].lstrip(" ")))
+        opening = start + (text[start : start + 1] == " ")
         if opening < len(text) and text[opening] == left:
             end = closing(text, opening, left, ")")
             if end is not None:
@@ -237,3 +283,43 @@ def _repeating(match: re.Match[str]) -> str:
     scale = 10 ** len(head) * (10 ** len(cycle) - 1)
     value = int(whole + head + cycle) - int(whole + head)
     return rf"\frac{{{value}}}{{{scale}}}"
+
+
+_STEPS: tuple[Callable[[str], str], ...] = (
+    str.strip,
+    partial(_substituted, _COMMAND, lambda m: _SAME.get(m[0], m[0])),
+    partial(_substituted, _COLOUR, ""),
+    partial(_substituted, _EMPTY_SET, r"\\emptyset "),
+    partial(_substituted, _CHOOSE, r"\\binom{\1}{\2}"),
+    partial(_substituted, _BLACKBOARD, r"\\mathbb{\1}"),
+    partial(_substituted, _BOLD, lambda m: m[1] or m[2] or ""),
+    partial(_substituted, _EXPLICIT_SEPARATOR, ""),
+    partial(_substituted, _SPACE_COMMAND, " "),
+    partial(_substituted, _DROPPED, ""),
+    _without_lead_in,
+    partial(_substituted, _AND_OR, ", "),
+    partial(_substituted, _PERCENT_WORD, r"\\%"),
+    lambda text: _without_trail(_unwrap(text.strip())),
+    partial(_substituted, _DEGREE_WORD, r"\1"),
+    lambda text: text.removeprefix("=").removeprefix(r"\approx").strip(),
+    partial(_substituted, _CONSTANT_WORD, r" \1 "),
+    partial(_substituted, _NUMBER_WRAPPER, r"\1"),
+    partial(_substituted, _FRACTION_NAME, r"\\\1"),
+    lambda text: text.replace("**", "^").replace("*", r"\cdot "),
+    partial(_substituted, _COMMON_LOG, r"\\log_{10} "),
+    partial(_substituted, _NATURAL_LOG, r"\\ln "),
+    partial(_substituted, _TIMES_LETTER, r"\\times "),
+    partial(_substituted, _BARE_EXPONENT, r"^{-\1}"),
+    lambda text: text.replace("<=", r"\le ").replace(">=", r"\ge "),
+    partial(_substituted, _NOT_EQUAL, r"\\ne "),
+    partial(_substituted, _SCIENTIFIC, r"\1\\cdot 10^{\2}"),
+    partial(_substituted, _BARE_PI, r"\\pi "),
+    partial(_substituted, _BARE_ROOT, r"\\sqrt{\1}"),
+    partial(_substituted, _BARE_FUNCTION, r"\\\1"),
+    lambda text: _braced(_braced(text, r"\sqrt", "("), "^", "("),
+    _arguments,
+    partial(_substituted, _BRACED_COMMAS, lambda m: "{" + m[1].replace(",", "") + "}"),
+    _join_numbers,
+    partial(_substituted, _REPEATING, _repeating),
+)
+"""What is done to an answer, in this order."""

@@ -13,17 +13,18 @@ from lagproof.grading.reader import UnreadableError, is_constant
 
 Reader = Callable[[str], Any]
 _VARIABLE = re.compile(r"(?<![A-Za-z\\])[A-DF-Za-df-hj-z](?![A-Za-z])")
-_LETTER = r"(?![xyz](?![A-Za-z_]))[A-Za-z]+(?:_\{?\w+\}?)?'*"
-_APPLIED = re.compile(rf"(?<![A-Za-z\\])(?:{_LETTER}|\))\s*(?:\^\s*\{{?-1\}}?)?\s*[(\[]")
+_INDEX = r"(?:_\{?\w{1,9}\}?)?"
+_LETTER = rf"(?![xyz](?![A-Za-z_]))[A-Za-z]+{_INDEX}'*"
+_APPLIED = re.compile(rf"(?<![A-Za-z\\])(?:{_LETTER}|\)) ?(?:\^ ?\{{?-1\}}?)? ?[(\[]")
 _ASKED = re.compile(
     r"\\(?:lfloor|lceil|operatorname|mathbb|max|min|det|deg|gcd|bmod|binom|text|mathrm|angle|circ)(?![A-Za-z])|\||\\#|"
     r"\\(?:sin|cos|tan|cot|log|ln)\s*(?:\\?[A-Z]|\\angle|\\(?:alpha|beta|gamma|theta|phi)(?![A-Za-z]))"
 )
-_COMMAND = r"\\(?!(?:sin|cos|tan|cot|sec|csc|ln|log)(?![A-Za-z]))[A-Za-z]+(?:_\{?\w+\}?)?'*"
-_CALL = re.compile(rf"(?:{_COMMAND}|{_LETTER})\s*(?:\^\s*\{{?-1\}}?)?\s*\([^()=]*\)")
+_COMMAND = r"\\(?!(?:sin|cos|tan|cot|sec|csc|ln|log)(?![A-Za-z]))[A-Za-z]+(?:_\{?\w{1,9}\}?)?'*"
+_CALL = re.compile(rf"^(?:{_COMMAND}|{_LETTER}) ?(?:\^ ?\{{?-1\}}?)? ?\([^()=]*\)")
 _FIGURES = "angle|triangle|overline|measuredangle|vec"
-_WORDS = re.compile(rf"(?:\\(?:text|mathrm|mbox)\s*\{{[^{{}}]*\}}|\\(?:{_FIGURES})|[A-Za-z{{}}\s|.:])+")
-_COORDINATE = re.compile(r"\\?[A-Za-z]+(?:_\{?\w+\}?)?")
+_WORDS = re.compile(rf"^(?:\\(?:text|mathrm|mbox)\s*\{{[^{{}}]*\}}|\\(?:{_FIGURES})|[A-Za-z{{}}\s|.:])+")
+_COORDINATE = re.compile(r"^\\?[A-Za-z]+(?:_\{?\w{1,9}\}?)?")
 
 
 def has_equation(text: str) -> bool:

@@ -25,7 +25,7 @@ _MARK = re.compile(r"####|\banswer\*{0,3}[ \t]*(?:is\b[ \t]*[:：]?|[:：])", re
 _SENTENCE_END = re.compile(r"[.;!?](?=\s|$|\*\*)|\n")
 _BOLD_ENDS = re.compile(r"\*{1,3}(?=\s)")  # of a mark in bold: **Answer:** 34
 _EMPHASIS = re.compile(r"([*_])([^*_]+)\1")
-_TO_A_BOX = re.compile(r"\s*(?:\$\$?|\\\[|\\\(|\*\*)?\s*(?=\\f?box)")
+_TO_A_BOX = re.compile(r"^\s*+(?:\$\$?|\\\[|\\\(|\*\*)?\s*(?=\\f?box)")
 
 
 def extract(response: str, form: Form = Form.BOXED) -> str | None:

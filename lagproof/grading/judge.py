@@ -36,9 +36,9 @@ class Question:
 
 
 MARKED_WORDS = re.compile(r"\\(?:text(?:normal|bf|it|rm|sf|tt)?|mbox|hbox)\s*\{([^{}]*)\}")
-_BARE_WORDS = re.compile(r"\(?[A-Za-z][A-Za-z' .-]*\)?")
-_BASED = re.compile(r"([0-9A-Za-z]*\d[0-9A-Za-z]*)\s*_\s*\{?\s*(?:\\text\s*\{)?\s*(\w+)\s*\}?\s*\}?")
-_THREE_DIGITS = re.compile(r"\d{1,3}(?:,\d{3})+")
+_BARE_WORDS = re.compile(r"^\(?[A-Za-z][A-Za-z' .-]*\)?")
+_BASED = re.compile(r"^([0-9A-Za-z]++) ?_ ?\{? ?(?:\\text ?\{)? ?(\w+) ?\}? ?\}?")
+_THREE_DIGITS = re.compile(r"^\d{1,3}(?:,\d{3})+")
 _LETTERS = frozenset("abcdefghij")
 """Of choices; they have no case."""
 _SHORT_WORDS = frozenset(["yes", "no", "on", "off", "odd", "even", "true", "false"])
@@ -46,17 +46,17 @@ _BASE_NAMES = ("two", "three", "four", "five", "six", "seven", "eight", "nine", 
 _BASES = {name: base for base, name in enumerate(_BASE_NAMES, start=2)}
 
 
-def first_look(gold: str, answer: str | None) -> Verdict | Question:
+def first_look(gold: str, answer: str) -> Verdict | Question:
     """A verdict where none of the two needs algebra, else the question to ask.
 
     Args:
         gold: the right answer as the data set has it, boxed or not.
-        answer: what was found in the response, ``None`` if nothing was.
+        answer: what was found in the response, empty if nothing was.
     """
     right = clean_gold(gold)
     if right is None:
         return Verdict.BAD_GOLD
-    if answer is None or len(answer) > MAX_CHARS or depth(answer) > MAX_DEPTH:
+    if not answer or len(answer) > MAX_CHARS or depth(answer) > MAX_DEPTH:
         return Verdict.UNPARSED
     given = clean(_spaced_list(answer)) if "," in right else clean(answer)
     if not given:
@@ -153,7 +153,7 @@ def _by_base(gold: str, answer: str) -> Verdict | None:
 def based(text: str) -> tuple[str, int | None] | None:
     """Digits and base of ``101_2``; ``None`` for anything else."""
     match = _BASED.fullmatch(text)
-    if match is None:
+    if match is None or not re.search("[0-9]", match[1]):
         return None
     digits, name = match[1].lower(), match[2].lower()
     base = _BASES.get(name) or (int(name) if name.isdecimal() and len(name) < 3 else 0)

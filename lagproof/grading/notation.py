@@ -7,7 +7,7 @@ import re
 from lagproof.grading.clean import split_top
 
 _BOTH = re.compile(r"\\(pm|mp)(?![A-Za-z])\s*")
-_TIME = re.compile(r"\d{1,2}:\d\d")
+_TIME = re.compile(r"^\d{1,2}:\d\d")
 
 
 def both_signs(text: str) -> str:
@@ -38,10 +38,10 @@ def is_time(text: str) -> bool:
 
 
 _LETTER = re.compile(
-    r"(?:\\(?:text|textbf|textrm|mathrm|mathbf)\s*\{\s*)?"
-    r"(?:\(([A-J])\)|([A-J])\)|([A-J])\.(?=[\s~}]))\s*\}?[\s~:.]*(.*)"
+    r"^(?:\\(?:text|textbf|textrm|mathrm|mathbf) ?\{ ?)?"
+    r"(?:\(([A-J])\)|([A-J])\)|([A-J])\.(?=[\s~}])) ?\}?[\s~:.]*(.*)"
 )
-_NO_TEXT = re.compile(r"[,;^}]|\\c[au]p(?![A-Za-z])|.*(?<![A-Za-z])[A-J]\)")
+_NO_TEXT = re.compile(r"^(?:[,;^}]|\\c[au]p(?![A-Za-z])|.*(?<![A-Za-z])[A-J]\))")
 """How what follows a letter begins or goes on where it is not what the letter stands for: ``(A), (C)``, ``(B)^2``."""
 
 

@@ -11,15 +11,15 @@ MAX_DIGITS = 1000
 
 _UNSIGNED = r"\d*\.\d+|\d+\.?"
 _FRACTION = r"\\frac\s*\{\s*(-?\d+)\s*\}\s*\{\s*(-?\d+)\s*\}"
-_DECIMAL = re.compile(rf"({_UNSIGNED})")
-_SLASH = re.compile(r"\(?(\d+)\s*/\s*(\d+)\)?")
-_LATEX = re.compile(_FRACTION)
-_MIXED = re.compile(rf"(\d+)\s*{_FRACTION}|(\d+) (\d+)\s*/\s*(\d+)")
-_SCIENTIFIC = re.compile(rf"(?:({_UNSIGNED})\s*(?:\\cdot|\\times)\s*)?10\s*\^\s*(?:\{{\s*(-?\d{{1,3}})\s*\}}|(\d))")
+_DECIMAL = re.compile(rf"^({_UNSIGNED})")
+_SLASH = re.compile(r"^\(?(\d+)\s*/\s*(\d+)\)?")
+_LATEX = re.compile("^" + _FRACTION)
+_MIXED = re.compile(rf"^(?:(\d+) ?{_FRACTION}|(\d+) (\d+) ?/ ?(\d+))")
+_SCIENTIFIC = re.compile(rf"^(?:({_UNSIGNED})\s*(?:\\cdot|\\times)\s*)?10\s*\^\s*(?:\{{\s*(-?\d{{1,3}})\s*\}}|(\d))")
 _NAMES = "zero one two three four five six seven eight nine ten eleven twelve"
 _WORDS = {word: value for value, word in enumerate(_NAMES.split())}
-_PERCENT = re.compile(r"\s*\\?%$")
-_COMMA_DECIMAL = re.compile(r"0,\d+")
+_PERCENT = re.compile(r" ?\\?%$")
+_COMMA_DECIMAL = re.compile(r"^0,\d+")
 
 
 @dataclass(frozen=True)

@@ -24,12 +24,12 @@ _NORMALIZATION = NormalizationConfig(
 )
 
 
-_FACTOR = r"\s*(?=[A-Za-z(]|\\(?!cdot|times|div|%|le|ge|pm|mp|ne|in|cup|cap|\}))"
-_SLASH = re.compile(rf"(?<![\d.^/!)}}])(\d+)/(\d+){_FACTOR}")
-_BRACKET_SLASH = re.compile(rf"([)}}])\s*/\s*(\d+){_FACTOR}")
+_FACTOR = r" ?(?=[A-Za-z(]|\\(?!cdot|times|div|%|le|ge|pm|mp|ne|in|cup|cap|\}))"
+_SLASH = re.compile(rf"(?<![\d.^/!)}}])(\d++)/(\d+){_FACTOR}")
+_BRACKET_SLASH = re.compile(rf"([)}}]) ?/ ?(\d+){_FACTOR}")
 _PRIMES = re.compile(r"([A-Za-z])('+|\^\{?\\prime\}?)")
-_FACTORIAL_POWER = re.compile(r"(\d+!)\s*\^")
-_DEGREES = re.compile(r"(\d+(?:\.\d+)?)\s*\^\s*(?:\{\s*\\circ\s*\}|\\circ(?![A-Za-z]))")
+_FACTORIAL_POWER = re.compile(r"(?<!\d)(\d++!) ?\^")
+_DEGREES = re.compile(r"(?<![\d.])(\d++(?:\.\d++)?+) ?\^ ?(?:\{ ?\\circ ?\}|\\circ(?![A-Za-z]))")
 
 
 class UnreadableError(Exception):

@@ -12,10 +12,10 @@ from lagproof.grading.units import differ, split_unit
 
 _SYMBOL = re.compile(r"\\?[A-Za-z]+(?:_\{?\w+\}?)?(?:\([A-Za-z]\))?")
 _CONSTANTS = ("e", "i", r"\pi")
-_SET = re.compile(r"\\\{((?:(?!\\\}).)*)\\\}")
+_SET = re.compile(r"^\\\{((?:(?!\\\}).)*)\\\}")
 
 
-def answer_key(answer: str | None, gold: str) -> str | None:
+def answer_key(answer: str, gold: str) -> str | None:
     """One text for one answer, as far as can be told without algebra; ``None`` where there is none.
 
     What grading does not look at is left out: names in front of a value where the right answer has none or the same,
@@ -26,7 +26,7 @@ def answer_key(answer: str | None, gold: str) -> str | None:
         answer: what was found in the response.
         gold: the right answer as the data set has it.
     """
-    if answer is None or len(answer) > MAX_CHARS or depth(answer) > MAX_DEPTH:
+    if not answer or len(answer) > MAX_CHARS or depth(answer) > MAX_DEPTH:
         return None
     right = clean_gold(gold) or ""
     names = {name for part in _list(right) for name in _chain(part)[0]}

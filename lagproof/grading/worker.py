@@ -23,6 +23,12 @@ _GRACE_S = 5.0
 """The pool ends a hung process at the limit; a process whose pool is gone ends itself this much later."""
 
 
+VERDICT, KEY = "verdict", "key "
+"""What can be asked about an answer. The reply to the second begins with it, as the pool has words of its own."""
+
+NO_KEY = "none"
+"""The reply where an answer says nothing."""
+
 _LOOK_EVERY_S = 0.02
 STATM = "/proc/self/statm"
 
@@ -44,12 +50,14 @@ def serve(prepare: Callable[[], None], answer: Callable[..., str]) -> None:
     replies = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever a library prints is no reply
     prepare()
-    _cap_memory(memory_mib)
+    limit_bytes = _cap_memory(memory_mib)
     _send(replies, ["ready", ""])
     for line in sys.stdin:
         signal.setitimer(signal.ITIMER_REAL, limit_s + _GRACE_S)
         reply = _guarded(answer, json.loads(line))
         signal.setitimer(signal.ITIMER_REAL, 0)
+        if limit_bytes is not None and _largest_bytes() > limit_bytes:  # faster than the thread looked
+            os._exit(OUT_OF_MEMORY)
         _send(replies, reply)
 
 
@@ -62,17 +70,28 @@ def _prepare() -> None:
         compare(gold, answer)
 
 
-def _answer(gold: str, answer: str) -> str:
+def _answer(asked: str, gold: str, answer: str) -> str:
+    """A verdict, or what an answer says: see :class:`lagproof.grading.grader.Grader`."""
+    from lagproof.grading.judge import Question, first_look
     from lagproof.grading.verify import compare
+    from lagproof.grading.votes import answer_key
 
-    return compare(gold, answer).value
+    if asked == KEY:
+        key = answer_key(answer, gold)
+        return NO_KEY if key is None else KEY + key
+    look = first_look(gold, answer)
+    return (compare(look.gold, look.answer) if isinstance(look, Question) else look).value
 
 
-def _cap_memory(memory_mib: int) -> None:
+def _cap_memory(memory_mib: int) -> int | None:
     """Limit the memory to what is in use now and so much more.
 
     Where ``/proc`` says how much address space is in use, the system holds the limit. Elsewhere (macOS, which has no
-    such limit either) a thread looks at the largest size so far, and ends the process when it is beyond.
+    such limit either) a thread looks at the largest size so far, and ends the process when it is beyond; so does
+    whoever has answered.
+
+    Returns:
+        The largest size allowed where the system does not hold the limit, else ``None``.
     """
     try:
         with open(STATM, encoding="ascii") as statm:
@@ -80,9 +99,10 @@ def _cap_memory(memory_mib: int) -> None:
     except FileNotFoundError:
         limit = _largest_bytes() + memory_mib * 2**20
         threading.Thread(target=_watch_memory, args=(limit,), daemon=True).start()
-        return
+        return limit
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (used + memory_mib * 2**20, hard))
+    return None
 
 
 def _watch_memory(limit_bytes: int) -> None:

@@ -18,10 +18,11 @@ from lagproof.grading import pool as pool_module
 from lagproof.grading.grader import Grader
 from lagproof.grading.judge import Verdict
 from lagproof.grading.pool import Limits, Pool
+from lagproof.grading.worker import VERDICT
 
-HANGS = ("42", r"\sum_{n=1}^{10^{9}} \sin(n^2)")
-EATS_MEMORY = ("42", r"\operatorname{zeros}(3000,3000)")
-PLAIN = ("2x", "x+x")
+HANGS = (VERDICT, "42", r"\sum_{n=1}^{10^{9}} \sin(n^2)")
+EATS_MEMORY = (VERDICT, "42", r"\operatorname{zeros}(3000,3000)")
+PLAIN = (VERDICT, "2x", "x+x")
 
 
 def children() -> set[int]:
@@ -47,7 +48,7 @@ def test_a_hanging_answer_is_killed_and_the_rest_goes_on() -> None:
 
 def test_memory_is_limited_and_failures_are_visible(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING), Grader(limits=Limits(time_s=60, workers=1, memory_mib=128)) as grader:
-        grades = grader.grade([("42", f"\\boxed{{{EATS_MEMORY[1]}}}"), ("2x", r"\boxed{x+x}")])
+        grades = grader.grade([("42", f"\\boxed{{{EATS_MEMORY[2]}}}"), ("2x", r"\boxed{x+x}")])
         assert [g.reason for g in grades] == ["failed", "correct"]
         assert grader.counts["failed"] == 1
     assert "the verifier failed" in caplog.text
@@ -65,7 +66,7 @@ def test_a_process_killed_while_idle_costs_nothing() -> None:
 
 
 def test_replies_come_in_the_order_of_the_questions() -> None:
-    questions = [(f"{i}x", f"{i + i % 2}x") for i in range(40)]
+    questions = [(VERDICT, f"{i}x", f"{i + i % 2}x") for i in range(40)]
     with Pool(Limits(time_s=60, workers=2)) as pool:
         replies = pool.ask(questions)
     expected = [Verdict.CORRECT if i % 2 == 0 else Verdict.WRONG for i in range(40)]
@@ -76,7 +77,7 @@ def test_threads_may_share_a_pool() -> None:
     results: dict[int, list[Verdict]] = {}
 
     def ask(n: int) -> None:
-        results[n] = [r.word for r in pool.ask([(f"{n}y", f"{n}y+0"), ("y", f"{n + 2}y")])]
+        results[n] = [r.word for r in pool.ask([(VERDICT, f"{n}y", f"{n}y+0"), (VERDICT, "y", f"{n + 2}y")])]
 
     with Pool(Limits(time_s=60, workers=1)) as pool:
         threads = [threading.Thread(target=ask, args=(n,)) for n in range(4)]
@@ -155,15 +156,28 @@ def test_limits_are_checked(limits: dict[str, float]) -> None:
         Limits(**limits)  # type: ignore[arg-type]
 
 
-def test_memory_is_limited_where_there_is_no_proc() -> None:
-    """As on macOS: the process looks at its own size."""
+@pytest.mark.parametrize("watch", ["w._watch_memory", "lambda limit: None"], ids=["watched", "not looked at meanwhile"])
+def test_memory_is_limited_where_there_is_no_proc(watch: str) -> None:
+    """As on macOS: the process looks at its own size, also where the thread for it got no time."""
     code = (
         "import sys, lagproof.grading.worker as w\n"
-        "w.STATM = '/nowhere/statm'\n"
-        "sys.argv = ['worker', '60', '64']\n"
+        f"w.STATM, w._watch_memory = '/nowhere/statm', {watch}\n"
+        "sys.argv = ['worker', '600', '64']\n"
         "w.serve(lambda: None, lambda n: str(len(bytearray(int(n)))))\n"
     )
-    asked = '["1000"]\n["400000000"]\n["1000"]\n' + '["100000000"]\n' * 20
-    done = subprocess.run([sys.executable, "-c", code], input=asked, capture_output=True, text=True, timeout=60)
+    asked = '["1000"]\n["400000000"]\n["1000"]\n'
+    done = subprocess.run([sys.executable, "-c", code], input=asked, capture_output=True, text=True)
     assert done.returncode == pool_module.OUT_OF_MEMORY, done.stderr
-    assert done.stdout.startswith('["ready", ""]\n["1000", ""]\n')
+    assert done.stdout == '["ready", ""]\n["1000", ""]\n'
+
+
+def test_memory_is_watched_while_an_answer_is_worked_on() -> None:
+    """The answer never returns: only the thread can end the process."""
+    code = (
+        "import sys, threading, lagproof.grading.worker as w\n"
+        "w.STATM = '/nowhere/statm'\n"
+        "sys.argv = ['worker', '600', '64']\n"
+        "w.serve(lambda: None, lambda n: bytearray(int(n)) and threading.Event().wait())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], input='["400000000"]\n', capture_output=True, text=True)
+    assert done.returncode == pool_module.OUT_OF_MEMORY, done.stderr
