@@ -234,12 +234,9 @@ def whatif(
 
 
 def _mapping(pairs: list[str] | None) -> dict[str, str] | None:
-    if pairs is None:
-        return None
-    for pair in pairs:
-        if "=" not in pair:
-            raise ConfigError(f"--map {pair!r}: must be OURS=THEIRS, for example policy_logp=logprobs")
-    return dict(pair.split("=", 1) for pair in pairs)
+    from lagproof.dumps.columns import parse_mapping
+
+    return None if pairs is None else parse_mapping(pairs)
 
 
 @app.command(help="One self-contained page of a run, of a comparison, or of several runs side by side.")

@@ -16,7 +16,7 @@ from lagproof.dumps.dump import read_dump
 from lagproof.dumps.engine_share import EngineShare, by_age, engine_share
 from lagproof.dumps.evidence import StepRange, course, evidence
 from lagproof.dumps.rows import Record
-from lagproof.monitor.advice import advice
+from lagproof.monitor.advice import Situation, advice
 from lagproof.monitor.alarm import Alarm, Severity, alarms
 from lagproof.monitor.thresholds import Thresholds
 from lagproof.runs.layout import RunLayout
@@ -131,7 +131,7 @@ def judge(path: str, record: Record) -> Diagnosis:
         alarms=fired,
         lead_steps=None if early is None else early[1],
         evidence=[*evidence(numbers, ages, cover, engine), *course(made, window)],
-        advice=advice(fired, None if engine is None else engine.share, record.objective),
+        advice=advice(fired, Situation(None if engine is None else engine.share, record.objective)),
         numbers={key.flat: x for key, x in numbers.items() if not isinstance(key.of, AgeBand)},
         by_age={age.label: found for age, found in ages.items()},
         cover=cover,

@@ -16,12 +16,16 @@ from torch import Tensor
 
 from lagproof.data.tokens import TokenBatch
 from lagproof.dumps import sources
-from lagproof.dumps.flat import Flat, concatenate, flatten
+from lagproof.dumps.columns import MissingColumnError
+from lagproof.dumps.flat import Flat, concatenate, flatten, numbered
 from lagproof.errors import InputError
 from lagproof.tensors.advantage import group_norm
 
 ROUNDED_SHARE = 0.999
 """Log-probabilities of which at least this share has only bfloat16's digits are taken to have been rounded to it."""
+
+FEW_RESPONSES = 5
+"""Below it each response may well be of a step of its own."""
 
 PADDED_SHARE = 0.1
 """Share of responses that end with two tokens of probability exactly 1 from which on padding is suspected."""
@@ -82,7 +86,8 @@ def read_dump(path: str | Path, mapping: Mapping[str, str] | None = None) -> Dum
     """Read a run directory of ours, a parquet or JSON lines file, or a directory of such files.
 
     One row a response with lists of per-token values, or one row a token with a column ``response``. A directory
-    whose files have no column ``step`` holds one step a file, in the order of the numbers in their names.
+    whose files have no column ``step`` holds one step a file, in the order of the numbers in their names; one of
+    folders, one step a folder.
 
     Args:
         path: file or directory.
@@ -94,37 +99,80 @@ def read_dump(path: str | Path, mapping: Mapping[str, str] | None = None) -> Dum
     """
     path = Path(path)
     notes: list[str] = []
+    read = _read_files(sources.files(path), mapping, notes)
     parts: list[Flat] = []
     columns: dict[str, str] = {}
-    is_ours = True
-    for file in sources.files(path):
-        source = sources.read(file, mapping)
+    for source in read:
         try:
-            parts.append(flatten(source))
+            parts.append(flatten(source, notes))
         except InputError as error:
-            raise InputError(f"{file}: {error}") from None
+            raise InputError(f"{source.path}: {error}") from None
         notes += source.notes
         columns |= source.columns
-        is_ours = is_ours and source.is_ours
+    is_ours = all(source.is_ours for source in read)
     flat = concatenate(parts)
     _check_tokens(flat, columns, notes)
-    step = _steps(flat, parts, notes)
+    step = _steps(flat, [source.path for source in read], parts, notes)
     origin = _origin(flat, notes)
     batches = _batches(flat, step, is_ours, origin)
     knows_learner = is_ours or "learner_version" in flat.response
     if "version" in flat.token and not knows_learner:
         notes.append("no learner_version: ages are counted from the newest version among the tokens of each step")
-    return Dump(path, batches, columns, origin, knows_learner, tuple(notes))
+    return Dump(path, batches, columns, origin, knows_learner, tuple(dict.fromkeys(notes)))
 
 
-def _steps(flat: Flat, parts: Sequence[Flat], notes: list[str]) -> NDArray[np.int64] | None:
+def _read_files(paths: Sequence[Path], mapping: Mapping[str, str] | None, notes: list[str]) -> list[sources.SourceFile]:
+    """All that have the log-probabilities; the others are named in a note.
+
+    Raises:
+        InputError: one of them is damaged, or none has the log-probabilities.
+    """
+    read: list[sources.SourceFile] = []
+    without: list[tuple[Path, MissingColumnError]] = []
+    for path in paths:
+        try:
+            read.append(sources.read(path, mapping))
+        except MissingColumnError as error:
+            without.append((path, error))
+    if not read:
+        raise without[0][1]
+    if without:
+        names = ", ".join(path.name for path, _ in without[:4]) + (" ..." if len(without) > 4 else "")
+        notes.append(f"left out, as they have no log-probabilities of both: {names}")
+    return read
+
+
+def _steps(flat: Flat, paths: Sequence[Path], parts: Sequence[Flat], notes: list[str]) -> NDArray[np.int64] | None:
     """The step of each response, ``None`` where all are of one."""
-    if "step" in flat.response:
-        return flat.response["step"]
-    if len(parts) > 1:
-        notes.append("no column step: one optimiser step a file was assumed, in the order of their names")
-        return np.repeat(np.arange(1, len(parts) + 1), [len(part.lengths) for part in parts])
+    step = flat.response.get("step")
+    if step is not None:
+        if (wrong := _is_no_step(flat, step)) is None:
+            return step
+        notes.append(f"column step was left out: {wrong}")
+    folders = list(dict.fromkeys(path.parent for path in paths))
+    units: list[Path] = [path.parent for path in paths] if len(folders) > 1 else list(paths)
+    number = {unit: k for k, unit in enumerate(dict.fromkeys(units), 1)}
+    if len(number) > 1:
+        what = "folder" if len(folders) > 1 else "file"
+        notes.append(f"no column step: one optimiser step a {what} was assumed, in the order of their names")
+        return np.repeat([number[unit] for unit in units], [len(part.lengths) for part in parts])
     notes.append("no column step: all of it was taken as one optimiser batch")
+    return None
+
+
+def _is_no_step(flat: Flat, step: NDArray[np.int64]) -> str | None:
+    """Why a column cannot be the optimiser step, in words."""
+    num, num_steps = len(step), len(np.unique(step))
+    if num < FEW_RESPONSES:
+        return None
+    if num_steps == num:
+        return f"it has another value for each of the {num} responses, so that it names responses and no steps"
+    if flat.group is None:
+        return None
+    group = numbered(flat.group)
+    pairs = len(np.unique(np.stack([step, group]), axis=1).T)
+    if pairs == num and len(np.unique(group)) < num:
+        return "no two responses of a group have the same, so that it cuts every group apart"
     return None
 
 
@@ -206,7 +254,7 @@ def _batches(flat: Flat, step: NDArray[np.int64] | None, is_ours: bool, origin: 
     flat, step_of = _sorted(flat, step_of)
     group = None
     if flat.group is not None:
-        group = flat.group.combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        group = numbered(flat.group)
     ends = np.concatenate([[0], np.cumsum(flat.lengths)])
     first = np.flatnonzero(np.concatenate([[True], step_of[1:] != step_of[:-1]]))
     out: list[DumpBatch] = []

@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from lagproof.dumps.sources import SourceFile, is_list
+from lagproof.dumps.columns import INVERTED
+from lagproof.dumps.shapes import is_list, is_number
+from lagproof.dumps.sources import SourceFile
 from lagproof.errors import InputError
 
 _TOKEN_KINDS: dict[str, type] = {
@@ -24,8 +27,25 @@ _TOKEN_KINDS: dict[str, type] = {
     "entropy": np.float32,
     "mask": np.float32,
 }
-_RESPONSE_KINDS: dict[str, type] = {"step": np.float64, "learner_version": np.float64, "reward": np.float64}
+_RESPONSE_KINDS: dict[str, type] = {
+    "step": np.float64,
+    "learner_version": np.float64,
+    "reward": np.float64,
+    "keep": np.float64,
+}
 _WHOLE_NUMBERS = ("step", "version", "learner_version")
+
+TRUNCATED = frozenset({"length", "max_tokens", "max_length", "max_new_tokens", "truncated"})
+"""What servers and trainers call a response that reached its limit of tokens."""
+
+ENDED = frozenset(
+    {
+        *("stop", "stopped", "eos", "eos_token", "end_turn", "end", "stop_sequence", "finished", "finish", "complete"),
+        *("completed", "done", "success", "tool_calls", "tool_call", "tool_use", "function_call", "abort", "aborted"),
+        *("cancelled", "canceled", "content_filter", "error", "failed", "pending"),
+    }
+)
+"""What they call every other end."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,46 +65,119 @@ class Flat:
     group: pa.ChunkedArray | None
 
 
-def flatten(source: SourceFile) -> Flat:
-    """Flatten one table, with one row a response or one row a token, and leave out what its mask leaves out.
+def flatten(source: SourceFile, notes: list[str]) -> Flat:
+    """Flatten one table, with one row a response or one row a token, and leave out what its masks leave out.
+
+    Args:
+        notes: what was noticed is added.
 
     Raises:
-        InputError: a column of the wrong kind, or lists of unequal lengths; names the row.
+        InputError: a needed column of the wrong kind, or lists of unequal lengths; names the row.
     """
     _check_log_probabilities(source)
-    flat = _from_lists(source) if is_list(source.table["policy_logp"].type) else _from_rows(source)
-    keep = flat.token.get("mask")
-    if keep is None:
+    read = _from_lists if is_list(source.table["policy_logp"].type) else _from_rows
+    flat = _without_masked(source, read(source, notes), notes)
+    token, response = dict(flat.token), dict(flat.response)
+    for values in (token, response):
+        for role in [role for role in _WHOLE_NUMBERS if role in values]:
+            if (np.isfinite(values[role]) & (values[role] == np.floor(values[role]))).all():
+                values[role] = values[role].astype(np.int64)
+            else:
+                notes.append(
+                    f"{_called(source, role)} was left out: it has values that are missing or no whole numbers"
+                )
+                del values[role]
+    return Flat(flat.lengths, token, response, flat.group)
+
+
+def _without_masked(source: SourceFile, flat: Flat, notes: list[str]) -> Flat:
+    """Without the tokens that the mask leaves out, and those of responses that do not count."""
+    mask, keep = flat.token.get("mask"), flat.response.get("keep")
+    if mask is None and keep is None:
         return flat
-    if not np.isin(keep, (0.0, 1.0)).all():
-        raise InputError(f"column {_called(source, 'mask')} holds values other than 0 and 1: a mask must not")
-    chosen = keep.astype(np.bool_)
+    chosen = np.ones(int(flat.lengths.sum()), dtype=np.bool_)
+    if mask is not None:
+        if not np.isin(mask, (0.0, 1.0)).all():
+            raise InputError(f"column {_called(source, 'mask')} holds values other than 0 and 1: a mask must not")
+        chosen &= mask.astype(np.bool_)
+        if len(chosen) and not chosen.any():
+            raise InputError(
+                f"column {_called(source, 'mask')} leaves out all {len(chosen)} tokens: nothing is left to look at"
+            )
+    response = dict(flat.response)
+    if keep is not None:
+        if source.columns["keep"] in INVERTED:
+            keep = 1.0 - keep
+        keep = np.isnan(keep) | (keep != 0)
+        response["keep"] = keep
+        chosen &= np.repeat(keep, flat.lengths)
+        if not keep.all():
+            notes.append(
+                f"{np.count_nonzero(~keep)} of {len(keep)} responses are left out by {_called(source, 'keep')}"
+            )
     token = {role: values[chosen] for role, values in flat.token.items() if role != "mask"}
     before = np.concatenate([[0], np.cumsum(chosen)])
     end = np.cumsum(flat.lengths)
-    return Flat(before[end] - before[end - flat.lengths], token, flat.response, flat.group)
+    return Flat(before[end] - before[end - flat.lengths], token, response, flat.group)
 
 
-def _from_lists(source: SourceFile) -> Flat:
+def _from_lists(source: SourceFile, notes: list[str]) -> Flat:
     table = source.table
-    policy, _ = _values(source, "policy_logp")
     lengths = _list_lengths(table["policy_logp"])
-    token: dict[str, NDArray[Any]] = {"policy_logp": policy}
-    for role, kind in _TOKEN_KINDS.items():
-        if role == "policy_logp" or role not in table.column_names:
-            continue
-        values, is_null = _values(source, role)
-        if not is_list(table[role].type):
-            token[role] = np.repeat(values, lengths)
-            continue
-        found = np.where(is_null, lengths, _list_lengths(table[role]))
-        _check_lengths(source, role, lengths, found)
-        token[role] = values if not is_null.any() else _filled(values, np.repeat(is_null, lengths), kind)
+    token: dict[str, NDArray[Any]] = {}
+    for role in [role for role in _TOKEN_KINDS if role in table.column_names]:
+        values = _of_tokens(source, role, lengths, notes)
+        if values is not None:
+            token[role] = values
     response = {role: _of_response(source, role) for role in _RESPONSE_KINDS if role in table.column_names}
-    return _finish(source, lengths, token, response, lambda x: x)
+    return _finish(source, lengths, token, response, notes, lambda x: x)
 
 
-def _from_rows(source: SourceFile) -> Flat:
+def _of_tokens(source: SourceFile, role: str, lengths: NDArray[Any], notes: list[str]) -> NDArray[Any] | None:
+    """One value a token; ``None``, and a note, where an optional column cannot be used."""
+    values, is_null = _values(source, role)
+    if role == "mask" and is_null.any():
+        notes.append(
+            f"{_called(source, role)} is null for {np.count_nonzero(is_null)} of {len(lengths)} responses: every token "
+            "of theirs counts"
+        )
+    missing = 1.0 if role == "mask" else np.nan
+    column = source.table[role]
+    if not is_list(column.type):
+        return np.repeat(np.where(is_null, missing, values).astype(_TOKEN_KINDS[role]), lengths)
+    found = _list_lengths(column)
+    is_optional = role not in ("policy_logp", "sampler_logp", "mask")
+    is_whole = is_null | (found == lengths)
+    if is_optional and not is_whole.all():
+        if (is_null | (found == 1)).all():  # one of a response
+            each = _filled(values, is_null, _TOKEN_KINDS[role])
+            return np.repeat(each, lengths)
+        if (is_whole | (found == 1)).all():  # of some responses, of the tokens of others
+            times = np.where(is_whole, 1, lengths)
+            values = np.repeat(values, np.repeat(times, found))
+        elif role == "version" and (is_null | ((found >= 1) & (found <= lengths))).all():
+            notes.append(f"{_called(source, role)} has a value a segment: a response counts as sampled by its oldest")
+            return np.repeat(_smallest(values, np.where(is_null, 0, found)), lengths)
+        else:
+            row = int(np.flatnonzero(~is_whole)[0])
+            notes.append(
+                f"{_called(source, role)} was left out: row {row} has {found[row]} values, "
+                f"{_called(source, 'policy_logp')} has {lengths[row]}; it must have one a token, or one a response"
+            )
+            return None
+    elif not is_optional:
+        _check_lengths(source, role, lengths, np.where(is_null, lengths, found))
+    return values if not is_null.any() else _filled(values, np.repeat(is_null, lengths), _TOKEN_KINDS[role], missing)
+
+
+def _smallest(values: NDArray[Any], lengths: NDArray[Any]) -> NDArray[Any]:
+    """The smallest of each list, NaN of an empty one."""
+    out = np.full(len(lengths), np.nan)
+    np.fmin.at(out, np.repeat(np.arange(len(lengths)), lengths), values)
+    return out
+
+
+def _from_rows(source: SourceFile, notes: list[str]) -> Flat:
     """One row a token: a response is the rows that share ``response`` (and ``step``)."""
     table = source.table
     if "response" not in table.column_names:
@@ -92,11 +185,10 @@ def _from_rows(source: SourceFile) -> Flat:
             f"column {_called(source, 'policy_logp')} holds one number a row: then a column must say which response a "
             "token belongs to; name it with --map response=<column>, or write one row a response with lists"
         )
-    number = table["response"].combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
-    key = number.astype(np.int64)
+    key = numbered(table["response"])
     if "step" in table.column_names:
         step = np.unique(_values(source, "step")[0], return_inverse=True)[1]
-        key = step.astype(np.int64) * (int(number.max(initial=0)) + 1) + key
+        key = step.astype(np.int64) * (int(key.max(initial=0)) + 1) + key
     order = None if (key[1:] >= key[:-1]).all() else np.argsort(key, kind="stable")
     ordered = key if order is None else key[order]
     first = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])) if len(key) else np.empty(0, np.int64)
@@ -109,28 +201,46 @@ def _from_rows(source: SourceFile) -> Flat:
 
     tokens = {role: token(role) for role in _TOKEN_KINDS if role in table.column_names}
     response = {role: _of_response(source, role)[at] for role in _RESPONSE_KINDS if role in table.column_names}
-    return _finish(source, lengths, tokens, response, lambda x: x.take(pa.array(at)))
+    return _finish(source, lengths, tokens, response, notes, lambda x: x.take(pa.array(at)))
 
 
 def _finish(
-    source: SourceFile, lengths: NDArray[Any], token: dict[str, Any], response: dict[str, Any], pick: Any
+    source: SourceFile,
+    lengths: NDArray[Any],
+    token: dict[str, Any],
+    response: dict[str, Any],
+    notes: list[str],
+    pick: Callable[[Any], Any],
 ) -> Flat:
     table = source.table
-    for part in (token, response):
-        for role in _WHOLE_NUMBERS:
-            if role in part:
-                part[role] = _whole(source, role, part[role])
     if "finish" in table.column_names:
-        is_cut = pc.call_function("equal", [pick(table["finish"]), pa.scalar("length")])
-        response["truncated"] = is_cut.fill_null(False).to_numpy()
+        is_truncated = _truncated(source, pick(table["finish"]), notes)
+        if is_truncated is not None:
+            response["truncated"] = is_truncated
     group = pick(table["group"]) if "group" in table.column_names else None
     return Flat(lengths.astype(np.int64), token, response, group)
+
+
+def _truncated(source: SourceFile, finish: Any, notes: list[str]) -> NDArray[np.bool_] | None:
+    """Whether each response was truncated; ``None``, and a note, where the words do not tell."""
+    called = _called(source, "finish")
+    if is_number(finish.type):
+        if "trunc" in source.columns["finish"]:
+            return np.asarray(finish.cast(pa.float64()).to_numpy(), dtype=np.float64) == 1.0
+        notes.append(f"{called} was left out: it is {finish.type}, and must be a word such as 'length' or 'stop'")
+        return None
+    words = [str(word).lower().rsplit(".", 1)[-1] for word in finish.unique().drop_null().to_pylist()]
+    if not TRUNCATED & set(words) and not ENDED.issuperset(words):
+        unknown = ", ".join(sorted(set(words) - ENDED)[:4])
+        notes.append(f"{called} was left out: none of its words is known ({unknown}); 'length' means truncated")
+        return None
+    lower = [None if word is None else str(word).lower().rsplit(".", 1)[-1] for word in finish.to_pylist()]
+    return np.array([word in TRUNCATED for word in lower], dtype=np.bool_)
 
 
 def _values(source: SourceFile, role: str) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     """All values of a column end to end, a missing one NaN; and which rows are null."""
     column = source.table[role]
-    _check_numbers(source, role)
     kind = _TOKEN_KINDS.get(role) or _RESPONSE_KINDS[role]
     chunks = (chunk.flatten() if is_list(column.type) else chunk for chunk in column.chunks)
     parts = [np.empty(0, kind), *(_numbers(chunk, kind) for chunk in chunks)]
@@ -141,22 +251,12 @@ def _check_log_probabilities(source: SourceFile) -> None:
     """Both hold numbers, and both a list a row or both a number a row."""
     listed: dict[bool, str] = {}
     for role in ("policy_logp", "sampler_logp"):
-        _check_numbers(source, role)
         listed[is_list(source.table[role].type)] = _called(source, role)
     if len(listed) == 2:
         raise InputError(
             f"column {listed[True]} holds lists and column {listed[False]} one number a row: both must have one number "
             "a token"
         )
-
-
-def _check_numbers(source: SourceFile, role: str) -> None:
-    kind = source.table[role].type
-    inner = kind.value_type if is_list(kind) else kind
-    kinds = (pa.types.is_floating, pa.types.is_integer, pa.types.is_boolean, pa.types.is_null)
-    if not any(is_kind(inner) for is_kind in kinds):
-        advice = ": lists that were written as text must be written as lists" if pa.types.is_string(kind) else ""
-        raise InputError(f"column {_called(source, role)} is {kind}: must hold numbers, or lists of them{advice}")
 
 
 def _numbers(chunk: pa.Array, kind: type) -> NDArray[Any]:
@@ -176,14 +276,8 @@ def _of_response(source: SourceFile, role: str) -> NDArray[Any]:
     return np.where(lengths > 0, total, np.nan)
 
 
-def _whole(source: SourceFile, role: str, values: NDArray[Any]) -> NDArray[np.int64]:
-    if not (np.isfinite(values) & (values == np.floor(values))).all():
-        raise InputError(f"column {_called(source, role)} has values that are missing or no whole numbers")
-    return values.astype(np.int64)
-
-
-def _filled(values: NDArray[Any], missing: NDArray[np.bool_], kind: type) -> NDArray[Any]:
-    out = np.full(len(missing), np.nan, dtype=kind)
+def _filled(values: NDArray[Any], missing: NDArray[np.bool_], kind: type, instead: float = math.nan) -> NDArray[Any]:
+    out = np.full(len(missing), instead, dtype=kind)
     out[~missing] = values
     return out
 
@@ -202,6 +296,16 @@ def _check_lengths(source: SourceFile, role: str, expected: NDArray[Any], found:
 def _list_lengths(column: pa.ChunkedArray) -> NDArray[np.int64]:
     lengths = pc.call_function("list_value_length", [column])
     return np.asarray(lengths.fill_null(0).to_numpy(), dtype=np.int64)
+
+
+def numbered(names: pa.ChunkedArray) -> NDArray[np.int64]:
+    """A number for each name, the same for the same; each missing one has a number of its own."""
+    found = names.combine_chunks() if isinstance(names, pa.ChunkedArray) else names
+    found = found if pa.types.is_dictionary(found.type) else found.dictionary_encode()
+    number = found.indices.to_numpy(zero_copy_only=False).astype(np.float64)
+    missing = np.isnan(number)
+    number[missing] = len(number) + np.arange(int(missing.sum()))
+    return number.astype(np.int64)
 
 
 def _nulls(column: pa.ChunkedArray) -> NDArray[np.bool_]:

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from lagproof.config import AlarmConfig, Config, ProbeConfig
-from lagproof.dumps.columns import OTHERS, PAIRS
+from lagproof.dumps.columns import OTHERS
+from lagproof.dumps.trainers import TRAINERS
 from lagproof.monitor.alarm import RULES
 from lagproof.runtime.train import train
 
@@ -50,9 +51,11 @@ def test_every_alarm_threshold_and_column_is_on_the_page():
     keys = [f"alarm.{f.name}" for f in dataclasses.fields(AlarmConfig)]
     keys += [f"probe.{f.name}" for f in dataclasses.fields(ProbeConfig)]
     assert not [key for key in keys if f"`{key}" not in TEXT]
-    columns = {name for pair in PAIRS.values() for name in pair} | {n for names in OTHERS.values() for n in names}
+    columns = {name for trainer in TRAINERS for name in (trainer.policy, trainer.sampler)} | {
+        n for names in OTHERS.values() for n in names
+    }
     assert not sorted(columns - NAMES - {"response_id", "sample_id"})
-    assert all(trainer in TEXT for trainer in PAIRS if trainer != "lagproof")
+    assert all(trainer.name in TEXT for trainer in TRAINERS if trainer.name != "lagproof")
 
 
 def test_the_code_of_the_page_runs():

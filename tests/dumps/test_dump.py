@@ -15,8 +15,9 @@ import torch
 import lagproof as lp
 from lagproof.data.batch import Batch
 from lagproof.data.samples import Finish, Group, Sample
-from lagproof.dumps.columns import PAIRS, parse_mapping, resolve
+from lagproof.dumps.columns import parse_mapping, resolve
 from lagproof.dumps.dump import read_dump
+from lagproof.dumps.trainers import TRAINERS
 from lagproof.dumps.whatif import whatif
 from lagproof.errors import InputError, UnknownNameError
 from lagproof.runs import rollouts as record
@@ -102,9 +103,9 @@ def test_one_row_a_token_needs_to_know_the_response(tmp_path):
         read_dump(parquet(tmp_path / "flat.parquet", {"policy_logp": [-1.0], "sampler_logp": [-1.0]}))
 
 
-@pytest.mark.parametrize("trainer", PAIRS)
+@pytest.mark.parametrize("trainer", TRAINERS, ids=lambda t: t.name)
 def test_columns_of_other_trainers_are_recognised(trainer, tmp_path):
-    policy, sampler = PAIRS[trainer]
+    policy, sampler = trainer.policy, trainer.sampler
     rows = [{policy: [-1.0], sampler: [-2.0], "advantages": 1.0, "response": "text", "prompt": "more text"}]
     dump, batch = only(jsonl(tmp_path / "dump.jsonl", rows))
     assert (dump.columns["policy_logp"], dump.columns["sampler_logp"]) == (policy, sampler)
@@ -141,7 +142,8 @@ def test_the_map_goes_before_what_is_recognised(tmp_path):
     with pytest.raises(UnknownNameError, match="did you mean 'policy_logp'"):
         read_dump(path, {"policy_logps": "mine"})
     assert parse_mapping(["a=b", "c=d=e"]) == {"a": "b", "c": "d=e"}
-    for wrong in ("a", "=b", "a="):
+    assert parse_mapping(["finish="]) == {"finish": ""}
+    for wrong in ("a", "=b"):
         with pytest.raises(InputError, match="expected ours=theirs"):
             parse_mapping([wrong])
 
@@ -207,8 +209,6 @@ def test_unequal_lengths_name_the_row(write):
     rows = [ROWS[0], {**ROWS[1], "sampler_logp": [-1.0, -2.0, -3.0]}]
     with pytest.raises(InputError, match=r"row 1: column 'sampler_logp' has 3 values, 'policy_logp' has 1 \(1 of 2"):
         read_dump(write(rows))
-    with pytest.raises(InputError, match="row 0: column 'advantage' has 1 values"):
-        read_dump(write([{**ROWS[0], "advantage": [1.0]}]))
 
 
 def test_a_response_without_sampler_logp_is_missing_token_by_token(write):
@@ -254,8 +254,10 @@ def test_half_precision_columns_can_be_read(tmp_path):
         ({"policy_logp": [["a"]], "sampler_logp": [[-1.0]]}, "must hold numbers"),
         ({"policy_logp": ["a"], "sampler_logp": ["b"], "response": [0]}, "must hold numbers"),
         ({"policy_logp": [[-1.0]], "sampler_logp": [[-1.0]], "mask": [[2]]}, "values other than 0 and 1"),
-        ({"policy_logp": [[-1.0]], "sampler_logp": [[-1.0]], "version": [1.5]}, "no whole numbers"),
-        ({"policy_logp": [[-1.0]], "sampler_logp": [[-1.0]], "step": [None]}, "no whole numbers"),
+        (
+            {"policy_logp": [[-1.0] * 40], "sampler_logp": [[-1.0] * 40], "mask": [[0] * 40]},
+            "leaves out all 40 tokens: nothing",
+        ),
     ],
 )
 def test_tables_that_cannot_be_used(columns, message, tmp_path):
