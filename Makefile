@@ -6,7 +6,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check
 export OMP_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: demo test test-slow check format bench clean
+.PHONY: demo test test-slow test-ray soak check format bench clean
 .DEFAULT_GOAL := demo
 
 # torch first and pinned: an unpinned torch is several GB of CUDA libraries
@@ -20,6 +20,10 @@ $(VENV)/.dev: $(VENV)/.base
 	$(PIP) install -q -c constraints.txt -e '.[dev]'
 	touch $@
 
+$(VENV)/.ray: $(VENV)/.dev
+	$(PIP) install -q -c constraints.txt -e '.[ray]'
+	touch $@
+
 demo: $(VENV)/.base          ## train five objectives at lag 1 and 8, print the table and the path of the report
 	$(BIN)/lagproof compare demo
 
@@ -28,6 +32,12 @@ test: $(VENV)/.dev           ## the whole suite but the slow tests
 
 test-slow: $(VENV)/.dev      ## the slow tests too
 	$(BIN)/python -m pytest -n 2 -m 'slow or not slow'
+
+test-ray: $(VENV)/.ray       ## real processes under Ray: faults, resumes, a few random kills; one at a time
+	$(BIN)/python -m pytest -m ray tests/ray
+
+soak: $(VENV)/.ray           ## 200 runs with random kills of workers, learners and drivers
+	$(BIN)/python tests/ray/soak.py --schedules 200
 
 check: $(VENV)/.dev          ## ruff and pyright
 	$(BIN)/ruff check .

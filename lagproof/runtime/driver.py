@@ -11,9 +11,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from lagproof.config import Config
 from lagproof.data.rows import Row
@@ -21,6 +20,7 @@ from lagproof.data.slices import Key
 from lagproof.errors import InterruptedRunError
 from lagproof.monitor.alarm import Alarm, Monitor
 from lagproof.runs.writer import RunWriter
+from lagproof.runtime.executor import Evaluated, Executor, Happening, Moment, Sampled, Trained
 from lagproof.runtime.schedule import (
     Begin,
     Cancel,
@@ -29,91 +29,20 @@ from lagproof.runtime.schedule import (
     Event,
     Publish,
     Replace,
-    SampleFinished,
     Scheduler,
     Start,
     StepFinished,
     StepOutcome,
     Stop,
     Train,
-    WorkerJoined,
     to_json,
 )
-from lagproof.runtime.trainer import Moment, Trained
 from lagproof.runtime.watch import Watch
 
-
-@dataclass(frozen=True)
-class Evaluated:
-    """An evaluation that was asked for is done."""
-
-    step: int
-    values: Mapping[Key, float]
-
-
-@dataclass(frozen=True)
-class Sampled:
-    """A call of an engine is done: its prompts in the order in which they shared the call."""
-
-    prompts: tuple[SampleFinished, ...]
-
-
-Happening = Event | Sampled | Trained | Evaluated
 RESUMED = "resumed"
 """What the record of a schedule says, in the place of an event, where a run was resumed."""
 CALL = "call"
 """Key of the record: the number of the engine's call that a prompt was sampled in."""
-
-
-class Executor(Protocol):
-    """Executes commands: either at once, and returns what happened; or elsewhere, and :meth:`wait` tells.
-
-    The runtime never calls it from two threads.
-    """
-
-    def join(self) -> Sequence[WorkerJoined]:
-        """The workers that are there at the start."""
-        ...
-
-    def sample(self, starts: Sequence[Start]) -> Sequence[Happening]:
-        """Sample the prompts of commands that came together; the groups are held under their tickets."""
-        ...
-
-    def train(self, command: Train) -> Sequence[Happening]:
-        """Take a step on groups that are held, and release them; the answer is :class:`Trained`."""
-        ...
-
-    def publish(self, version: int, in_flight: Collection[int]) -> Sequence[Happening]:
-        """Give the learner's present weights to every worker; ``in_flight`` are versions still to be trained."""
-        ...
-
-    def evaluate(self, step: int) -> Mapping[Key, float] | None:
-        """Evaluate the learner's present weights; ``None``: :class:`Evaluated` comes later."""
-        ...
-
-    def waits(self) -> Mapping[str, float]:
-        """Seconds without work since the last call: ``learner_wait`` and ``rollout_wait``, where they exist."""
-        ...
-
-    def discard(self, ticket: int) -> None:
-        """Release what is held under a ticket, if anything."""
-        ...
-
-    def cancel(self, ticket: int) -> Sequence[Happening]:
-        """Nobody waits for this attempt any more."""
-        ...
-
-    def restart(self, worker: int) -> Sequence[Happening]:
-        """Bring up a worker in place of a lost one."""
-        ...
-
-    def save(self, moment: Moment, held: Sequence[int]) -> None:
-        """A checkpoint with the groups of these tickets; it is complete when this returns."""
-        ...
-
-    def wait(self) -> Sequence[Happening]:
-        """What happened elsewhere; empty after a while in which nothing did."""
-        ...
 
 
 @dataclass

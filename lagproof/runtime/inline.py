@@ -7,9 +7,9 @@ from typing import NoReturn
 
 from lagproof.data.samples import Group
 from lagproof.data.slices import Key
-from lagproof.runtime.driver import Happening, Sampled
+from lagproof.runtime.executor import Happening, Moment, Sampled
 from lagproof.runtime.schedule import SampleFinished, Start, Train, WeightsLoaded, WorkerJoined
-from lagproof.runtime.trainer import Moment, Trainer
+from lagproof.runtime.trainer import Trainer
 from lagproof.runtime.watch import Watch
 from lagproof.runtime.worker import Evaluator, RolloutWorker
 

@@ -11,7 +11,8 @@ from lagproof.data.samples import Group
 from lagproof.data.slices import Key
 from lagproof.errors import InputError, RunStoppedError
 from lagproof.runs.run import Run
-from lagproof.runtime.driver import CALL, RESUMED, Happening, Sampled
+from lagproof.runtime.driver import CALL, RESUMED
+from lagproof.runtime.executor import Happening, Moment, Sampled
 from lagproof.runtime.inline import finished
 from lagproof.runtime.schedule import (
     Begin,
@@ -25,7 +26,7 @@ from lagproof.runtime.schedule import (
     WorkerLost,
     from_json,
 )
-from lagproof.runtime.trainer import Moment, Trainer
+from lagproof.runtime.trainer import Trainer
 from lagproof.runtime.watch import Watch
 from lagproof.runtime.worker import Evaluator, RolloutWorker
 

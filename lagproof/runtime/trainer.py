@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 from torch import Tensor
 
@@ -22,46 +20,13 @@ from lagproof.models.loading import save as save_model
 from lagproof.objectives.reduction import reduction
 from lagproof.runs import checkpoints
 from lagproof.runs.writer import RunWriter
+from lagproof.runtime.executor import Moment, Trained
 from lagproof.runtime.publication import MemoryChannel
 from lagproof.runtime.schedule import Train
 from lagproof.runtime.watch import Watch
 from lagproof.tensors.advantage import ADVANTAGES
 
 Weights = Mapping[str, Tensor]
-
-
-@dataclass(frozen=True)
-class Trained:
-    """The learner is done with a batch.
-
-    Attributes:
-        batch: its running number.
-        outcome: whether the weights moved.
-        step: optimiser steps trained by now.
-        values: measures of the batch and the step.
-        num_tokens: response tokens of the batch.
-    """
-
-    batch: int
-    outcome: StepOutcome
-    step: int
-    values: Mapping[Key, float]
-    num_tokens: int
-
-
-@dataclass(frozen=True)
-class Moment:
-    """What a checkpoint keeps of the moment, besides weights and groups.
-
-    Attributes:
-        version: optimiser steps trained.
-        schedule: the scheduler's snapshot.
-        written: bytes of the files of the run that grow by lines.
-    """
-
-    version: int
-    schedule: Mapping[str, Any]
-    written: Mapping[str, int]
 
 
 class Trainer:

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lagproof.config import Config
     from lagproof.data.samples import Group
+    from lagproof.runtime.executor import Moment
     from lagproof.runtime.schedule import Train
-    from lagproof.runtime.trainer import Moment
 
 Packed = Mapping[str, tuple[str, Any]]
 """Weights as they travel: name of the type and array of each parameter."""

@@ -8,6 +8,8 @@ import logging
 import os
 import signal
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,14 +18,22 @@ from typing import Any
 from lagproof.config import RayConfig
 from lagproof.errors import ConfigError, MissingPackageError, RunStoppedError
 
+QUIET = {"log_to_driver": False, "configure_logging": False}
 
-def ray_package() -> Any:
+
+def ray_package(*, only_here: bool = False) -> Any:
     """The package, imported.
+
+    Args:
+        only_here: a cluster that this process starts listens on the loopback address alone; takes effect where Ray is
+            imported for the first time.
 
     Raises:
         MissingPackageError: it is not installed.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    if only_here:
+        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:
         import ray
@@ -50,9 +60,7 @@ def cluster(settings: RayConfig, processes: int, on_note: Callable[[str], None])
         MissingPackageError: Ray is not installed.
         ConfigError: nothing answers at ``ray.address``, or it has too few CPUs.
     """
-    if settings.address is None:  # before Ray is imported: its processes listen on the loopback address alone
-        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
-    ray = ray_package()
+    ray = ray_package(only_here=settings.address is None)
     cpus = processes * settings.threads
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if ray.is_initialized():
@@ -63,26 +71,38 @@ def cluster(settings: RayConfig, processes: int, on_note: Callable[[str], None])
             f"rollout.workers = {processes - 1} and a learner, with ray.threads = {settings.threads}, want {cpus} "
             f"cores and there are {cores}: they will take turns; lower rollout.workers or ray.threads"
         )
-    logging.getLogger("ray").setLevel(logging.ERROR)
-    with _handlers_kept():
-        _connect(ray, settings, cpus)
+    _connect(ray, settings, cpus)
     try:
         if settings.address is not None:
             _check_cpus(ray, settings, processes)
         yield
     finally:
-        with _handlers_kept():
-            ray.shutdown()
+        stop()
+
+
+def start_local(num_cpus: int) -> None:
+    """Start Ray on this machine, for this process: no dashboard, no usage statistics, loopback only."""
+    ray = ray_package(only_here=True)
+    logging.getLogger("ray").setLevel(logging.ERROR)
+    with _handlers_kept():
+        ray.init(address="local", num_cpus=num_cpus, include_dashboard=False, **QUIET)
+
+
+def stop() -> None:
+    """Leave the cluster; one that this process has started ends."""
+    with _handlers_kept():
+        ray_package().shutdown()
 
 
 def _connect(ray: Any, settings: RayConfig, cpus: int) -> None:
-    quiet = {"log_to_driver": False, "configure_logging": False}
     if settings.address is None:
-        ray.init(address="local", num_cpus=cpus, include_dashboard=False, **quiet)
+        start_local(cpus)
         return
     _check_address(settings.address, settings.start_timeout_s)
+    logging.getLogger("ray").setLevel(logging.ERROR)
     try:
-        ray.init(address=settings.address, **quiet)
+        with _handlers_kept():
+            ray.init(address=settings.address, **QUIET)
     except Exception as error:  # whatever its many parts raise
         raise RunStoppedError(
             f"ray.address = {settings.address!r}: cannot be joined: {error}; this machine must be one of the cluster "
@@ -103,14 +123,14 @@ def _check_address(address: str, timeout_s: float) -> None:
         socket.create_connection((host, int(port)), timeout=timeout_s).close()
     except OSError as error:
         raise ConfigError(f"{wrong} ({error}): {advice}") from error
-    from ray._raylet import check_health  # pyright: ignore[reportAttributeAccessIssue]
-
-    try:
-        healthy = check_health(address, timeout=timeout_s)
-    except RuntimeError as error:
-        raise ConfigError(f"{wrong} ({error}): {advice}") from error
-    if not healthy:
-        raise ConfigError(f"{wrong}, though something listens there: {advice}")
+    ask = [sys.executable, "-m", "ray.scripts.scripts", "health-check", "--address", address]
+    try:  # in a process of its own: what Ray does with an address that is no cluster has no end, or ends the process
+        asked = subprocess.run(ask, capture_output=True, text=True, timeout=timeout_s)
+    except subprocess.TimeoutExpired as error:
+        raise ConfigError(f"{wrong}, though something listens there: {advice}") from error
+    if asked.returncode != 0:
+        said = (asked.stderr.strip() or asked.stdout.strip() or f"exit code {asked.returncode}").splitlines()[-1]
+        raise ConfigError(f"{wrong} ({said}): {advice}; a cluster with tokens needs RAY_AUTH_MODE=token here too")
 
 
 def _check_cpus(ray: Any, settings: RayConfig, processes: int) -> None:

@@ -16,7 +16,7 @@ from lagproof import errors
 from lagproof.config import Config
 from lagproof.data.slices import Key
 from lagproof.errors import LagproofError, RunStoppedError
-from lagproof.runtime.driver import Evaluated, Happening, Sampled
+from lagproof.runtime.executor import Evaluated, Happening, Moment, Sampled, Trained
 from lagproof.runtime.inline import by_worker
 from lagproof.runtime.ray.actors import (
     ActorFailure,
@@ -39,7 +39,6 @@ from lagproof.runtime.schedule import (
     WorkerJoined,
     WorkerLost,
 )
-from lagproof.runtime.trainer import Moment, Trained
 from lagproof.runtime.watch import Pauses, Watch
 
 TELL_S = 0.2
@@ -172,7 +171,7 @@ class RayProcesses:
                 raise _as_error(cause) from error
             raise RunStoppedError(f"{type(cause).__name__}: {cause}") from error
         except exceptions.RayError as error:
-            return _Lost(_first_line(error), process=True)
+            return _Lost(_reason(error), process=True)
 
 
 class RayExecutor:
@@ -493,8 +492,11 @@ def _as_error(failure: ActorFailure) -> LagproofError:
         return errors.UsageError(failure.text) if issubclass(kind, errors.UsageError) else RunStoppedError(failure.text)
 
 
-def _first_line(error: Exception) -> str:
-    return " ".join(line.strip() for line in str(error).splitlines() if line.strip())[:400]
+def _reason(error: Exception) -> str:
+    """What Ray says of a process that is gone, without its identifiers and advice."""
+    said = " ".join(str(error).split())
+    detail = said.partition("Worker exit detail: ")[2].partition(" Some common causes")[0]
+    return f"the process died unexpectedly: {detail}" if detail else said[:400]
 
 
 def _told(places: Sequence[Place]) -> str:
