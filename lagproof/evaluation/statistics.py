@@ -16,7 +16,7 @@ CONFIDENCE = 0.95
 """Probability that an interval is meant to have."""
 
 CONFIRMING_SEEDS = 5
-"""With fewer seeds a difference is exploratory: read it as a hint of what to look at."""
+"""With fewer seeds a result is exploratory: a hint of what to look at, and no verdict."""
 
 _NUMBERS_AT_ONCE = 2_000_000
 
@@ -107,10 +107,44 @@ def t_interval(values: Sequence[float], *, level: float = CONFIDENCE) -> Interva
     """
     if _has_no_spread(values):
         return None
+    from scipy import special
+
+    mean, half = np.mean(values), special.stdtrit(len(values) - 1, (1 + level) / 2) * _standard_error(values)
+    return Interval(float(mean - half), float(mean + half))
+
+
+def t_test(values: Sequence[float], than: float = 0.0) -> tuple[float, float] | None:
+    """One-sided p-values of the two statements about a mean over seeds; of paired differences, of paired t tests.
+
+    Formula:  t = (mean - than) sqrt(n) / s, n - 1 degrees of freedom; twice the smaller one is the two-sided p-value,
+              at most .05 exactly where the 95 % interval of :func:`t_interval` leaves out ``than``
+    Source:   as :func:`t_interval`
+
+    Args:
+        values: one number per seed; for a paired comparison the differences.
+        than: what the mean is held against.
+
+    Returns:
+        p-values for "the mean is above" and "the mean is below"; ``None`` as in :func:`t_interval`.
+    """
+    if _has_no_spread(values):
+        return None
+    from scipy import special
+
+    t = (np.mean(values) - than) / _standard_error(values)
+    return float(special.stdtr(len(values) - 1, -t)), float(special.stdtr(len(values) - 1, t))
+
+
+def share_interval(count: int, of: int, *, level: float = CONFIDENCE) -> Interval:
+    """Interval of a probability from how often something happened, such as of a collapse over seeds; ``of`` >= 1.
+
+    Source:   Clopper and Pearson, The use of confidence or fiducial limits illustrated in the case of the binomial,
+              Biometrika 26 (1934): holds the probability at least as often as ``level`` says
+    """
     from scipy import stats
 
-    mean, half = np.mean(values), stats.t.ppf((1 + level) / 2, len(values) - 1) * stats.sem(values)
-    return Interval(float(mean - half), float(mean + half))
+    found = stats.binomtest(count, of).proportion_ci(level, method="exact")
+    return Interval(float(found.low), float(found.high))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -134,3 +168,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 def _has_no_spread(values: Sequence[float]) -> bool:
     return len(values) < 2 or min(values) == max(values)
+
+
+def _standard_error(values: Sequence[float]) -> float:
+    return float(np.std(values, ddof=1)) / math.sqrt(len(values))

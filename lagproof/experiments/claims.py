@@ -8,32 +8,40 @@ A claim stands in the TOML of a comparison::
     entries = ["naive", "gpg"]
     lags    = [8, 16]
 
-=============  ==========================================================  ===============================
-kind           says of each entry at each lag                              also needs
-=============  ==========================================================  ===============================
-``collapses``  every seed collapses (``statistics.COLLAPSE_RULE``)
-``holds``      no seed collapses
-``higher``     ``metric`` is above that of ``than``                        ``metric``, ``than``; ``margin``
-``lower``      the same, below                                             ``metric``, ``than``; ``margin``
-``equal``      ``metric`` is that of ``than`` to within ``margin``         ``metric``, ``than``, ``margin``
-``within``     ``|metric|`` is at most ``limit`` at every step             ``metric``, ``limit``
-``beyond``     ``|metric|`` exceeds ``limit`` at some step of every run    ``metric``, ``limit``
-=============  ==========================================================  ===============================
+==============  ==========================================================  ===============================
+kind            says of each entry at each lag                              also needs
+==============  ==========================================================  ===============================
+``collapses``   every seed collapses (``collapse.RULE``)
+``holds``       no seed collapses
+``higher``      ``metric`` is above that of ``than``                        ``metric``, ``than``; ``margin``
+``lower``       the same, below                                             ``metric``, ``than``; ``margin``
+``equal``       ``metric`` is that of ``than`` to within ``margin``         ``metric``, ``than``, ``margin``
+``not_lower``   ``metric`` is below that of ``than`` by less than           ``metric``, ``than``, ``margin``
+                ``margin``: no worse, of an accuracy
+``not_higher``  the same, above: no worse, of a mismatch                    ``metric``, ``than``, ``margin``
+``within``      ``|metric|`` is at most ``limit`` at every step             ``metric``, ``limit``
+``beyond``      ``|metric|`` exceeds ``limit`` at some step of every run    ``metric``, ``limit``
+==============  ==========================================================  ===============================
 
 The ``metric`` of a difference is a number of ``statistics.summarise``, that of a bound one of ``metrics.jsonl``.
-``margin`` is the smallest difference that matters, in the unit of the metric.
+``margin`` is the smallest difference that matters, in the unit of the metric; "no worse" means nothing without one.
+
+A difference is tested by paired t tests over seeds, two one-sided ones for each line: for the claim and against it. All
+of a comparison are corrected together (Holm), so that the chance of any wrong verdict on a difference is at most 5 %.
+Collapses and bounds are counted, not tested. With fewer than ``CONFIRMING_SEEDS`` seeds there is no verdict.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
 from lagproof.data.slices import Key
 from lagproof.errors import ConfigError, UnknownNameError
-from lagproof.experiments.statistics import NUMBERS, RunSummary, paired
+from lagproof.evaluation.statistics import CONFIDENCE, CONFIRMING_SEEDS, holm, share_interval, t_test
+from lagproof.experiments.statistics import NUMBERS, RunSummary, estimate, pairs
 from lagproof.experiments.values import checked, is_size, is_text, list_of
 from lagproof.runs.lags import THRESHOLD, LagName
 from lagproof.runs.run import Run
@@ -47,6 +55,8 @@ class ClaimKind(StrEnum):
     HIGHER = "higher"
     LOWER = "lower"
     EQUAL = "equal"
+    NOT_LOWER = "not_lower"
+    NOT_HIGHER = "not_higher"
     WITHIN = "within"
     BEYOND = "beyond"
 
@@ -57,16 +67,19 @@ class ClaimVerdict(StrEnum):
     HOLDS = "holds"
     FAILS = "does not hold"
     UNDECIDED = "undecided at this budget"
+    EXPLORATORY = f"exploratory, no verdict: fewer than {CONFIRMING_SEEDS} seeds"
 
 
 COMMON = ("text", "kind", "entries", "lags")
-DIFFERENCES = (ClaimKind.HIGHER, ClaimKind.LOWER, ClaimKind.EQUAL)
+NO_WORSE = (ClaimKind.NOT_LOWER, ClaimKind.NOT_HIGHER)
+DIFFERENCES = (ClaimKind.HIGHER, ClaimKind.LOWER, ClaimKind.EQUAL, *NO_WORSE)
 BOUNDS = (ClaimKind.WITHIN, ClaimKind.BEYOND)
-MIN_SEEDS = 2
+LEVEL = 1.0 - CONFIDENCE
 RULE = (
     "A claim holds where each line below it does, and does not hold where one line does not. Collapse: all seeds of a "
-    f"line agree, at least {MIN_SEEDS}. Difference: the interval lies on one side of 0, or of the margin. One seed "
-    "decides neither"
+    f"line agree; the interval is Clopper and Pearson's. Difference: paired t interval of {CONFIDENCE:.0%}; the "
+    "verdict is that of one-sided t tests, for the claim and against it, p corrected by Holm for all lines of this "
+    f"comparison, at {LEVEL:.2g}. Fewer than {CONFIRMING_SEEDS} seeds decide nothing"
 )
 
 
@@ -114,8 +127,9 @@ class ClaimPart:
         verdict: of this part alone.
         said: the numbers that decide, as a sentence.
         value: share of the seeds that collapsed; mean difference; largest ``|metric|``. ``None`` without data.
-        interval: 95 % interval of a difference over seeds.
+        interval: 95 % interval of a share or a difference over seeds.
         seeds: how many decide.
+        p: of the verdict on a difference, corrected (Holm); without a verdict the smaller one of for and against.
     """
 
     label: str
@@ -125,6 +139,7 @@ class ClaimPart:
     value: float | None = None
     interval: tuple[float, float] | None = None
     seeds: int = 0
+    p: float | None = None
 
     @property
     def line(self) -> str:
@@ -139,6 +154,21 @@ class Judged:
     claim: Claim
     verdict: ClaimVerdict
     parts: tuple[ClaimPart, ...]
+
+
+@dataclass(frozen=True)
+class _Tested:
+    """A difference that is not judged yet.
+
+    Attributes:
+        part: without its verdict.
+        tests: p-values for the claim and against it, one-sided, not corrected; ``None`` where nothing can be tested.
+        alike: the verdict where all seeds have the same difference, to the last bit.
+    """
+
+    part: ClaimPart
+    tests: tuple[float, float] | None = None
+    alike: ClaimVerdict = ClaimVerdict.UNDECIDED
 
 
 def parse(item: object, key: str) -> Claim:
@@ -181,38 +211,46 @@ def parse(item: object, key: str) -> Claim:
     )
     if kind in DIFFERENCES and claim.metric not in NUMBERS:
         raise UnknownNameError(f"{key}.metric", str(claim.metric), list(NUMBERS))
+    if kind in NO_WORSE and not claim.margin:
+        raise ConfigError(f"{key}.margin = 0: must be > 0; 'no worse' says by how much it may be worse and still count")
     return claim
 
 
 def judge(claims: Iterable[Claim], runs: Sequence[Run], summaries: Sequence[RunSummary]) -> tuple[Judged, ...]:
-    """What the runs that have ended say of each claim.
+    """What the runs that have ended say of each claim; the tests of all differences are corrected together.
 
     Args:
         claims: the claims.
         runs: that have ended.
         summaries: theirs.
     """
-    return tuple(_judge(claim, runs, summaries) for claim in claims)
+    claims = tuple(claims)
+    found = [[_look(claim, label, lag, runs, summaries) for label, lag in _cells(claim)] for claim in claims]
+    tested = [part for parts in found for part in parts if part.tests is not None]
+    p = holm([value for part in tested for value in part.tests or ()])
+    adjusted = {id(part): (p[2 * i], p[2 * i + 1]) for i, part in enumerate(tested)}
+    judged: list[Judged] = []
+    for claim, parts in zip(claims, found, strict=True):
+        decided = tuple(_decide(claim, part, adjusted.get(id(part))) for part in parts)
+        judged.append(Judged(claim, _all(part.verdict for part in decided), decided))
+    return tuple(judged)
 
 
-def _judge(claim: Claim, runs: Sequence[Run], summaries: Sequence[RunSummary]) -> Judged:
-    parts: list[ClaimPart] = []
-    for label in claim.entries:
-        for lag in claim.lags:
-            if claim.kind in BOUNDS:
-                parts.append(_bound(claim, label, lag, runs))
-            elif claim.kind in DIFFERENCES:
-                parts.append(_difference(claim, label, lag, summaries))
-            else:
-                parts.append(_collapse(claim, label, lag, summaries))
-    return Judged(claim, _all(part.verdict for part in parts), tuple(parts))
+def _cells(claim: Claim) -> list[tuple[str, LagName]]:
+    return [(label, lag) for label in claim.entries for lag in claim.lags]
+
+
+def _look(claim: Claim, label: str, lag: LagName, runs: Sequence[Run], summaries: Sequence[RunSummary]) -> _Tested:
+    if claim.kind in DIFFERENCES:
+        return _difference(claim, label, lag, summaries)
+    return _Tested(_bound(claim, label, lag, runs) if claim.kind in BOUNDS else _collapse(claim, label, lag, summaries))
 
 
 def _all(found: Iterable[ClaimVerdict]) -> ClaimVerdict:
+    """Of a claim, from those of its lines: the first of these that any line has."""
     verdicts = set(found)
-    if ClaimVerdict.FAILS in verdicts:
-        return ClaimVerdict.FAILS
-    return ClaimVerdict.UNDECIDED if ClaimVerdict.UNDECIDED in verdicts else ClaimVerdict.HOLDS
+    order = (ClaimVerdict.FAILS, ClaimVerdict.UNDECIDED, ClaimVerdict.EXPLORATORY)
+    return next((verdict for verdict in order if verdict in verdicts), ClaimVerdict.HOLDS)
 
 
 def _collapse(claim: Claim, label: str, lag: LagName, summaries: Sequence[RunSummary]) -> ClaimPart:
@@ -220,44 +258,77 @@ def _collapse(claim: Claim, label: str, lag: LagName, summaries: Sequence[RunSum
     if not found:
         return _nothing(label, lag, "no run with an evaluation has ended")
     fallen, seeds = sum(found), len(found)
-    said = f"{label} at lag {lag}: {fallen} of {_seeds(seeds)} collapsed"
-    if seeds < MIN_SEEDS or 0 < fallen < seeds:
+    if seeds < CONFIRMING_SEEDS:
+        verdict = ClaimVerdict.EXPLORATORY
+    elif 0 < fallen < seeds:
         verdict = ClaimVerdict.UNDECIDED
     else:
         verdict = ClaimVerdict.HOLDS if bool(fallen) == (claim.kind is ClaimKind.COLLAPSES) else ClaimVerdict.FAILS
-    return ClaimPart(label, lag, verdict, said, fallen / seeds, None, seeds)
+    interval = share_interval(fallen, seeds)
+    said = f"{label} at lag {lag}: {fallen} of {_seeds(seeds)} collapsed [{interval.low:.0%}, {interval.high:.0%}]"
+    return ClaimPart(label, lag, verdict, said, fallen / seeds, interval, seeds)
 
 
-def _difference(claim: Claim, label: str, lag: LagName, summaries: Sequence[RunSummary]) -> ClaimPart:
+def _difference(claim: Claim, label: str, lag: LagName, summaries: Sequence[RunSummary]) -> _Tested:
     assert claim.than is not None and claim.metric is not None
-    members = [s for s in summaries if s.lag == lag and s.label in (label, claim.than)]
-    found = next((d for d in paired(members, {label: claim.than}) if claim.metric in d.estimates), None)
-    if found is None:
-        return _nothing(label, lag, f"no seed has {claim.metric} of both {label} and {claim.than}")
-    estimate = found.estimates[claim.metric]
-    said = f"{label} minus {claim.than} at lag {lag}: {claim.metric} {estimate.mean:+.4f}"
-    if estimate.interval is not None:
-        said += f" [{estimate.interval[0]:+.4f}, {estimate.interval[1]:+.4f}]"
-    # seeds that all have the same difference, such as runs that are equal bit for bit, decide without a spread
-    decides = estimate.interval or ((estimate.mean, estimate.mean) if estimate.n >= MIN_SEEDS else None)
-    verdict = _of_interval(claim.kind, estimate.mean, decides, claim.margin)
-    return ClaimPart(label, lag, verdict, f"{said}, {_seeds(estimate.n)}", estimate.mean, estimate.interval, estimate.n)
+    values = [ours - theirs for ours, theirs in pairs(summaries, label, claim.than, lag, claim.metric)]
+    if not values:
+        return _Tested(_nothing(label, lag, f"no seed has {claim.metric} of both {label} and {claim.than}"))
+    found = estimate(values)
+    said = f"{label} minus {claim.than} at lag {lag}: {claim.metric} {found.mean:+.4f}"
+    if found.interval is not None:
+        said += f" [{found.interval[0]:+.4f}, {found.interval[1]:+.4f}]"
+    said += (f", margin {claim.margin:g}" if claim.margin else "") + f", {_seeds(found.n)}"
+    part = ClaimPart(label, lag, ClaimVerdict.EXPLORATORY, said, found.mean, found.interval, found.n)
+    if found.n < CONFIRMING_SEEDS:
+        return _Tested(part)
+    sign = -1.0 if claim.kind in (ClaimKind.LOWER, ClaimKind.NOT_HIGHER) else 1.0
+    return _Tested(part, _tests(claim, [sign * v for v in values]), _of_point(claim, sign * found.mean))
 
 
-def _of_interval(kind: ClaimKind, mean: float, interval: tuple[float, float] | None, margin: float) -> ClaimVerdict:
-    """Whether a difference is above 0 by the margin, below it, or within it."""
-    if interval is None:
-        return ClaimVerdict.UNDECIDED
-    low, high = interval
-    if kind is ClaimKind.EQUAL:
-        if -margin <= low and high <= margin:
-            return ClaimVerdict.HOLDS
-        return ClaimVerdict.FAILS if low > margin or high < -margin else ClaimVerdict.UNDECIDED
-    if kind is ClaimKind.LOWER:
-        mean, low, high = -mean, -high, -low
-    if high <= 0.0 or high < margin:
-        return ClaimVerdict.FAILS
-    return ClaimVerdict.HOLDS if low > 0.0 and mean >= margin else ClaimVerdict.UNDECIDED
+def _tests(claim: Claim, values: Sequence[float]) -> tuple[float, float] | None:
+    """p-values for a claim and against it, of differences that the claim says are large."""
+    margin = claim.margin
+    at_0, at_margin, at_minus = (t_test(values, than) for than in (0.0, margin, -margin))
+    if at_0 is None or at_margin is None or at_minus is None:
+        return None
+    if claim.kind is ClaimKind.EQUAL:
+        return max(at_minus[0], at_margin[1]), min(1.0, 2.0 * min(at_margin[0], at_minus[1]))
+    if claim.kind in NO_WORSE:
+        return at_minus
+    return at_0[0], at_margin[1]
+
+
+def _of_point(claim: Claim, difference: float) -> ClaimVerdict:
+    """Where all seeds agree to the last bit, such as of runs that are the same, the difference is what it is."""
+    if claim.kind is ClaimKind.EQUAL:
+        holds = abs(difference) <= claim.margin
+    elif claim.kind in NO_WORSE:
+        holds = difference > -claim.margin
+    else:
+        holds = difference > 0.0 and difference >= claim.margin
+    return ClaimVerdict.HOLDS if holds else ClaimVerdict.FAILS
+
+
+def _decide(claim: Claim, tested: _Tested, adjusted: tuple[float, float] | None) -> ClaimPart:
+    part = tested.part
+    if claim.kind not in DIFFERENCES or part.value is None or part.seeds < CONFIRMING_SEEDS:
+        return part
+    if adjusted is None:
+        return replace(part, verdict=tested.alike, said=f"{part.said}, all alike")
+    for_it, against = adjusted
+    too_small = claim.kind in (ClaimKind.HIGHER, ClaimKind.LOWER) and abs(part.value) < claim.margin
+    if against <= LEVEL:
+        verdict, p = ClaimVerdict.FAILS, against
+    elif for_it <= LEVEL and not too_small:
+        verdict, p = ClaimVerdict.HOLDS, for_it
+    else:
+        verdict, p = ClaimVerdict.UNDECIDED, min(adjusted)
+    return replace(part, verdict=verdict, said=f"{part.said}, p {_size(p)} (Holm)", p=p)
+
+
+def _size(p: float) -> str:
+    return "< .0001" if p < 1e-4 else f"{p:.2g}"
 
 
 def _bound(claim: Claim, label: str, lag: LagName, runs: Sequence[Run]) -> ClaimPart:
@@ -268,13 +339,13 @@ def _bound(claim: Claim, label: str, lag: LagName, runs: Sequence[Run]) -> Claim
     if not largest:
         return _nothing(label, lag, f"no run with {claim.metric} has ended")
     if claim.kind is ClaimKind.WITHIN:
-        value = max(largest)
-        verdict = ClaimVerdict.HOLDS if value <= claim.limit else ClaimVerdict.FAILS
-        what = "of any step"
+        value, what = max(largest), "of any step"
+        holds = value <= claim.limit
     else:
-        value = min(largest)
-        verdict = ClaimVerdict.HOLDS if value > claim.limit else ClaimVerdict.FAILS
-        what = "of every run at least"
+        value, what = min(largest), "of every run at least"
+        holds = value > claim.limit
+    enough = ClaimVerdict.HOLDS if len(largest) >= CONFIRMING_SEEDS else ClaimVerdict.EXPLORATORY
+    verdict = enough if holds else ClaimVerdict.FAILS  # one counterexample is enough
     said = f"{label} at lag {lag}: largest |{claim.metric}| {what} {value:.2g}, {_seeds(len(largest))}"
     return ClaimPart(label, lag, verdict, said, value, None, len(largest))
 
@@ -294,7 +365,7 @@ def _keys(kind: ClaimKind) -> tuple[tuple[str, ...], tuple[str, ...]]:
         return needed, needed
     if kind in DIFFERENCES:
         allowed = (*COMMON, "metric", "than", "margin")
-        return allowed if kind is ClaimKind.EQUAL else allowed[:-1], allowed
+        return allowed[:-1] if kind in (ClaimKind.HIGHER, ClaimKind.LOWER) else allowed, allowed
     return COMMON, COMMON
 
 

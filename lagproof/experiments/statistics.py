@@ -9,12 +9,14 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import median_high
 
 import numpy as np
 
-from lagproof.evaluation.statistics import Interval, t_interval
+from lagproof.evaluation.statistics import CONFIRMING_SEEDS, Interval, t_interval
+from lagproof.experiments.collapse import collapse
 from lagproof.monitor.alarm import Severity
-from lagproof.runs.lags import LagName
+from lagproof.runs.lags import LagName, rank
 from lagproof.runs.run import Run
 
 ACCURACY = "eval/accuracy"
@@ -32,15 +34,14 @@ SECOND_HALF = {
 ``*`` stands for an objective: ``changed`` is the share of tokens that it treats unlike its base.
 """
 
-NUMBERS = (*SECOND_HALF, "minimum", "final")
-"""Names of the numbers of a run."""
+LAST_PART = {"d_bar_last": ("d_bar",), "k3_last": ("k3",)}
+"""Means over the last :data:`LAST` of the steps, as large a part as the last epoch is whose mismatch the SAT paper
+reports: 544 steps of 256 prompts over 30,712 problems are 4.5 epochs, and the last one is 22 % of the steps."""
 
-COLLAPSE_SHARE = 0.75
-COLLAPSE_WINDOW = 3
-COLLAPSE_RULE = (
-    f"collapsed: the mean accuracy of the second half is below {COLLAPSE_SHARE:g} of the run's own best mean over "
-    f"{COLLAPSE_WINDOW} evaluations in a row"
-)
+LAST = 0.2
+
+NUMBERS = (*SECOND_HALF, *LAST_PART, "minimum", "final", "second_half_share", "final_share")
+"""Names of the numbers of a run."""
 
 
 @dataclass(frozen=True)
@@ -49,13 +50,14 @@ class RunSummary:
 
     Attributes:
         label, lag, seed: which run.
-        values: by name: those of :data:`SECOND_HALF`, and ``minimum`` and ``final``: lowest and last accuracy after
-            step 0.
-        collapsed: by :data:`COLLAPSE_RULE`; ``None`` without evaluations.
+        values: by name: those of :data:`SECOND_HALF` and :data:`LAST_PART`; ``minimum`` and ``final``: lowest and last
+            accuracy after step 0; ``second_half_share`` and ``final_share``: of the run's best, as in ``collapse.py``.
+        collapsed: by ``collapse.RULE``; ``None`` without evaluations.
         steps: steps made.
         planned_steps: steps asked for.
         first_alarm, first_red: step at which the first alarm of any severity, and the first red one, fired; ``None``
             where none did.
+        began: step at which the collapse began; ``None`` without one.
     """
 
     label: str
@@ -67,6 +69,7 @@ class RunSummary:
     planned_steps: int
     first_alarm: int | None = None
     first_red: int | None = None
+    began: int | None = None
 
 
 @dataclass(frozen=True)
@@ -95,7 +98,7 @@ class CellSummary:
         worst: the lowest accuracy of any seed after step 0.
         collapsed: how many seeds collapsed, of those that can be judged; ``None`` if none can.
         stopped: seeds that ended before their planned steps.
-        first_alarm, first_red: as in :class:`RunSummary`, one per seed.
+        first_alarm, first_red, began: as in :class:`RunSummary`, one per seed.
     """
 
     label: str
@@ -107,6 +110,7 @@ class CellSummary:
     stopped: tuple[int, ...] = ()
     first_alarm: tuple[int | None, ...] = ()
     first_red: tuple[int | None, ...] = ()
+    began: tuple[int | None, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -128,35 +132,28 @@ class PairedDifference:
 
 def summarise(run: Run) -> RunSummary:
     """The numbers of one run; the second half is that of the steps it has made."""
-    half = run.last_step / 2
-    values = {name: v for name, parts in SECOND_HALF.items() if (v := _second_half(run, parts, half)) is not None}
+    values: dict[str, float] = {}
+    for numbers, after in ((SECOND_HALF, run.last_step / 2), (LAST_PART, (1 - LAST) * run.last_step)):
+        values |= {name: v for name, parts in numbers.items() if (v := _mean_after(run, parts, after)) is not None}
     steps, accuracy = run.series(ACCURACY)
     trained = [a for step, a in zip(steps, accuracy, strict=True) if step > 0]
     if trained:
         values |= {"minimum": min(trained), "final": trained[-1]}
+    fall = collapse(steps, accuracy, run.last_step)
+    if fall is not None:
+        values |= {"second_half_share": fall.second_half, "final_share": fall.final}
     return RunSummary(
         run.label,
         run.lag,
         run.seed,
         values,
-        has_collapsed(accuracy, values["accuracy"]) if "accuracy" in values else None,
+        None if fall is None else fall.collapsed,
         run.last_step,
         run.planned_steps,
         min((alarm.step for alarm in run.alarms), default=None),
         min((alarm.step for alarm in run.alarms if alarm.severity is Severity.RED), default=None),
+        None if fall is None else fall.began,
     )
-
-
-def has_collapsed(accuracy: Sequence[float], second_half: float) -> bool:
-    """:data:`COLLAPSE_RULE`. Judged against the run's own best, so that it does not depend on the task.
-
-    Args:
-        accuracy: every evaluation in the order of steps, the one before training included.
-        second_half: mean over those of the second half.
-    """
-    window = min(COLLAPSE_WINDOW, len(accuracy))
-    best = float(np.convolve(accuracy, np.full(window, 1.0 / window), mode="valid").max())
-    return second_half < COLLAPSE_SHARE * best
 
 
 def over_seeds(runs: Iterable[RunSummary]) -> list[CellSummary]:
@@ -184,10 +181,19 @@ def paired(runs: Sequence[RunSummary], baselines: Mapping[str, str]) -> list[Pai
             run.seed for run in runs if (run.label, run.lag) == (label, lag) and (baseline, lag, run.seed) in by_key
         )
         if seeds:
-            pairs = [(by_key[label, lag, seed].values, by_key[baseline, lag, seed].values) for seed in seeds]
-            estimates = _estimates([{k: ours[k] - theirs[k] for k in ours.keys() & theirs} for ours, theirs in pairs])
+            found = {name: pairs(runs, label, baseline, lag, name) for name in NUMBERS}
+            estimates = {name: estimate([a - b for a, b in both]) for name, both in found.items() if both}
             out.append(PairedDifference(label, baseline, lag, seeds, estimates))
     return out
+
+
+def pairs(runs: Sequence[RunSummary], label: str, than: str, lag: LagName, name: str) -> list[tuple[float, float]]:
+    """One number of two objectives at a lag, seed by seed: of each seed that has both."""
+    ours, theirs = (
+        {run.seed: run.values[name] for run in runs if (run.label, run.lag) == (who, lag) and name in run.values}
+        for who in (label, than)
+    )
+    return [(ours[seed], theirs[seed]) for seed in ours if seed in theirs]
 
 
 def estimate(values: Sequence[float]) -> Estimate:
@@ -202,17 +208,30 @@ def verdicts(cells: Sequence[CellSummary]) -> list[str]:
         judged = [cell for cell in cells if cell.lag == lag and cell.collapsed is not None]
         failed = [cell for cell in judged if cell.collapsed]
         if failed:
-            names = ", ".join(f"{c.label} ({c.collapsed} of {_seeds(c)})" for c in failed)
+            names = ", ".join(f"{c.label} ({c.collapsed} of {_seeds(c)}{_began(c)})" for c in failed)
             held = ", ".join(c.label for c in judged if not c.collapsed)
             out.append(f"Lag {lag}: collapsed: {names}." + (f" Held: {held}." if held else " None held."))
         elif judged:
             out.append(f"Lag {lag}: nothing collapsed.")
+    few = sorted({cell.lag for cell in cells if len(cell.seeds) < CONFIRMING_SEEDS}, key=rank)
+    if out and few:
+        out.append(
+            f"Exploratory at lag {', '.join(map(str, few))}: fewer than {CONFIRMING_SEEDS} seeds of an objective there."
+        )
     return out
 
 
 def _seeds(cell: CellSummary) -> str:
     n = cell.estimates["accuracy"].n
     return f"{n} seed{'s' if n > 1 else ''}"
+
+
+def _began(cell: CellSummary) -> str:
+    """From which step on: the median over the seeds that collapsed."""
+    steps = sorted(step for step in cell.began if step is not None)
+    if not steps:
+        return ""
+    return f", from step {median_high(steps)}" + (f" ({steps[0]}-{steps[-1]})" if steps[1:] else "")
 
 
 def _cell(label: str, lag: LagName, runs: Sequence[RunSummary]) -> CellSummary:
@@ -228,6 +247,7 @@ def _cell(label: str, lag: LagName, runs: Sequence[RunSummary]) -> CellSummary:
         tuple(run.seed for run in runs if run.steps < run.planned_steps),
         tuple(run.first_alarm for run in runs),
         tuple(run.first_red for run in runs),
+        tuple(run.began for run in runs),
     )
 
 
@@ -236,10 +256,10 @@ def _estimates(rows: Sequence[Mapping[str, float]]) -> dict[str, Estimate]:
     return {name: estimate(values) for name, values in found.items() if values}
 
 
-def _second_half(run: Run, parts: Sequence[str], half: float) -> float | None:
+def _mean_after(run: Run, parts: Sequence[str], after: float) -> float | None:
     means: list[float] = []
     for name in [name for part in parts for name in _names(run, part)]:
-        values = [v for step, v in zip(*run.series(name), strict=True) if step > half]
+        values = [v for step, v in zip(*run.series(name), strict=True) if step > after]
         if values:
             means.append(float(np.mean(values)))
     return sum(means) if means else None

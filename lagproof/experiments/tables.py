@@ -15,8 +15,9 @@ from typing import Any
 from lagproof.data.table import NOTHING, Column, Style, Table, TableCell, TableRow, Value
 from lagproof.evaluation.statistics import CONFIDENCE, CONFIRMING_SEEDS
 from lagproof.experiments.claims import RULE
+from lagproof.experiments.collapse import RULE as COLLAPSE_RULE
 from lagproof.experiments.comparison import Comparison, Findings
-from lagproof.experiments.statistics import COLLAPSE_RULE, CellSummary, Estimate, PairedDifference
+from lagproof.experiments.statistics import CellSummary, Estimate, PairedDifference
 from lagproof.runs.comparison import ComparisonDir
 from lagproof.runs.lags import describe, in_order
 
@@ -27,6 +28,9 @@ LAG = Column("lag")
 SIZES = {
     "d_bar": Column("d_bar", format=".4f", group=MISMATCH, help="mean |log-ratio| (d_bar), nats"),
     "k3": Column("k3", format=".4f", group=MISMATCH, help="k3 estimate of KL(sampler, policy), nats"),
+    "d_bar_last": Column(
+        "last", format=".4f", group=MISMATCH, help="d_bar over the last fifth of the steps, nats", detail=True
+    ),
     "scale_positive": Column(
         "S+", format=".3f", group=MISMATCH, help="mean negative log-probability of responses with advantage > 0, nats"
     ),
@@ -46,6 +50,7 @@ SIZES = {
 DIFFERENCES = {
     "accuracy": Column("acc", format="+.3f", help="accuracy"),
     "d_bar": Column("d_bar", format="+.4f", help="mean |log-ratio| (d_bar), nats"),
+    "d_bar_last": Column("last", format="+.4f", help="d_bar over the last fifth of the steps, nats", detail=True),
     "k3": Column("k3", format="+.4f", help="k3 estimate of KL(sampler, policy), nats", detail=True),
 }
 """The same for paired differences; the file holds those of every number."""

@@ -6,7 +6,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from lagproof.experiments.statistics import COLLAPSE_RULE, summarise
+from lagproof.experiments import collapse
+from lagproof.experiments.statistics import summarise
 from lagproof.report import charts, series
 from lagproof.report.figures import (
     D_BAR,
@@ -220,5 +221,7 @@ def _verdict(run: Run) -> tuple[list[str], bool]:
         extremes = f"lowest {values['minimum']:.3f}, last {values['final']:.3f}"
         said.append(f"Accuracy: {values['accuracy']:.3f} over the second half, {extremes}.")
     if summary.collapsed and run.finished:
-        said.append(COLLAPSE_RULE[0].upper() + COLLAPSE_RULE[1:] + ".")
+        began = "" if summary.began is None else f" from step {summary.began} on"
+        shares = f"second half {values['second_half_share']:.0%} of its best, final window {values['final_share']:.0%}"
+        said += [f"Collapsed{began}: {shares}.", collapse.RULE[0].upper() + collapse.RULE[1:] + "."]
     return said, bool(summary.collapsed and run.finished) or run.aborted is not None

@@ -8,8 +8,17 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
-from lagproof.evaluation.statistics import bootstrap, holm, majority, pass_at_k, t_interval
+from lagproof.evaluation.statistics import (
+    bootstrap,
+    holm,
+    majority,
+    pass_at_k,
+    share_interval,
+    t_interval,
+    t_test,
+)
 
 
 @pytest.mark.parametrize(
@@ -123,6 +132,40 @@ def test_differences_paired_by_seed_see_what_separate_intervals_do_not() -> None
     assert gap is not None and gap.low > 0.0
     apart = [t_interval(values.tolist()) for values in (ours, theirs)]
     assert apart[0] is not None and apart[1] is not None and apart[0].low < apart[1].high
+
+
+@given(st.lists(st.integers(-1000, 1000), min_size=2, max_size=8), st.floats(-1.5, 1.5))
+def test_t_test_is_scipys(values: list[int], than: float) -> None:
+    found = t_test([v / 1000 for v in values], than)
+    if found is not None:
+        theirs = [
+            stats.ttest_1samp([v / 1000 for v in values], than, alternative=a).pvalue for a in ("greater", "less")
+        ]
+        assert found == pytest.approx(theirs, abs=1e-9)
+
+
+def test_t_test_worked() -> None:
+    # mean 2, s = 1, n = 3: t = 2 sqrt 3 = 3.4641, 2 degrees of freedom: 1/2 - t / (2 sqrt(t^2 + 2)) = .037087
+    assert t_test([1.0, 2.0, 3.0]) == pytest.approx((0.037090, 0.962910), abs=1e-6)
+    assert t_test([1.0, 2.0, 3.0], than=2.0) == pytest.approx((0.5, 0.5))
+    assert t_test([0.1] * 5) is None
+    assert t_test([0.1]) is None
+
+
+@given(st.lists(st.integers(-1000, 1000), min_size=2, max_size=8), st.integers(-1500, 1500))
+def test_t_test_decides_as_the_interval(values: list[int], than: int) -> None:
+    interval, tests = t_interval([v / 1000 for v in values]), t_test([v / 1000 for v in values], than / 1000)
+    assert (interval is None) == (tests is None)
+    if interval is not None and tests is not None and min(abs(x - than / 1000) for x in interval) > 1e-9:
+        assert (2 * min(tests) <= 0.05) == (not interval.low <= than / 1000 <= interval.high)
+
+
+@pytest.mark.parametrize(
+    ("count", "of", "low", "high"),
+    [(5, 5, 0.025**0.2, 1.0), (0, 8, 0.0, 1 - 0.025**0.125), (8, 8, 0.025**0.125, 1.0)],  # low^n = .025
+)
+def test_share_interval_worked(count: int, of: int, low: float, high: float) -> None:
+    assert share_interval(count, of) == pytest.approx((low, high), abs=1e-9)
 
 
 def test_holm_worked() -> None:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from lagproof.experiments.statistics import (
     RunSummary,
-    has_collapsed,
     over_seeds,
     paired,
     summarise,
@@ -64,34 +62,19 @@ def test_values_that_are_not_finite_are_no_data() -> None:
     assert summarise(run_of(rows)).values["k3"] == 0.5
 
 
-WAVE = 0.15 * np.sin(np.linspace(0, 20, 25))
+def test_the_mismatch_of_the_last_fifth_stands_beside_that_of_the_second_half() -> None:
+    rows = [{"step": s, "d_bar": float(s)} for s in range(1, 11)]
+    values = summarise(run_of(rows)).values
+    assert values["d_bar"] == pytest.approx(8.0)  # steps 6 to 10
+    assert values["d_bar_last"] == pytest.approx(9.5)  # steps 9 and 10
 
 
-@pytest.mark.parametrize(
-    ("level", "wave", "collapsed"),
-    [  # start .50-.53; second-half means that real runs of the small task had
-        (0.25, 1.0, True),  # naive at lag 8 swings with a period of five lags
-        (0.35, 1.0, True),  # naive at lag 4
-        (0.18, 0.5, True),  # naive at lag 16
-        (0.64, 0.1, False),  # spo
-        (0.58, 0.1, False),  # the weakest that holds
-        (0.53, 0.2, False),  # asympo at twice the learning rate
-    ],
-)
-def test_collapse_parts_the_runs_that_fail_from_those_that_hold(level: float, wave: float, collapsed: bool) -> None:
-    way = np.minimum(np.arange(25) / 8, 1.0)
-    accuracy = 0.515 + (level - 0.515) * way + wave * WAVE * way
-    second = float(accuracy[13:].mean())
-    assert abs(second - level) < 0.04
-    assert has_collapsed(accuracy.tolist(), second) is collapsed
-
-
-def test_collapse_is_judged_by_a_best_that_one_lucky_evaluation_cannot_make() -> None:
-    flat = [0.3] * 20
-    lucky = [*flat[:10], 0.6, *flat[11:]]
-    assert not has_collapsed(flat, 0.3)
-    assert not has_collapsed(lucky, 0.3)  # 0.75 * (0.3 + 0.6 + 0.3) / 3 = 0.3
-    assert has_collapsed([0.3, 0.6, 0.6, 0.6, 0.3, 0.3], 0.3)
+def test_a_collapse_is_that_of_its_file() -> None:
+    accuracy = [0.5, 0.5, 0.5, 0.5, 0.1, 0.1, 0.1]
+    found = summarise(run_of([{"step": 10 * i, "eval/accuracy": a} for i, a in enumerate(accuracy)]))
+    assert (found.collapsed, found.began) == (True, 40)
+    assert found.values["second_half_share"] == pytest.approx(0.2)  # steps 40 to 60
+    assert found.values["final_share"] == pytest.approx(0.2)
 
 
 def test_seeds_are_put_together_by_objective_and_lag() -> None:
@@ -121,7 +104,16 @@ def test_collapsed_and_stopped_seeds_are_counted() -> None:
     runs = [RunSummary("naive", 8, seed, values, seed > 0, 10 - seed, 10) for seed in range(3)]
     cell = over_seeds([*runs, RunSummary("naive", 8, 3, {}, None, 10, 10)])[0]
     assert (cell.collapsed, cell.stopped) == (2, (1, 2))
-    assert verdicts([cell]) == ["Lag 8: collapsed: naive (2 of 3 seeds). None held."]
+    assert verdicts([cell]) == [
+        "Lag 8: collapsed: naive (2 of 3 seeds). None held.",
+        "Exploratory at lag 8: fewer than 5 seeds of an objective there.",
+    ]
+
+
+def test_verdicts_say_when_it_began() -> None:
+    values = {"accuracy": 0.2}
+    runs = [RunSummary("naive", 8, s, values, s < 3, 10, 10, began=(40, 20, 60, None, None)[s]) for s in range(5)]
+    assert verdicts(over_seeds(runs)) == ["Lag 8: collapsed: naive (3 of 5 seeds, from step 40 (20-60)). None held."]
 
 
 def test_verdicts_name_what_fell_and_what_held() -> None:
@@ -130,6 +122,7 @@ def test_verdicts_name_what_fell_and_what_held() -> None:
     assert verdicts(cells) == [
         "Lag 1: nothing collapsed.",
         "Lag 8: collapsed: naive (1 of 1 seed). Held: grpo.",
+        "Exploratory at lag 1, 8: fewer than 5 seeds of an objective there.",
     ]
 
 

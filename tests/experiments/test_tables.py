@@ -137,6 +137,6 @@ def test_the_file_holds_every_number(tmp_path: Path) -> None:
     run = run_of([{"step": 1, "d_bar": 3.0}, {"step": 2, "d_bar": 0.25}], steps=2, path=tmp_path)
     save(Comparison(tmp_path, grid, (run,)))
     table = json.loads((tmp_path / "table.json").read_text())
-    assert table["runs"][0]["values"] == {"d_bar": 0.25}
-    assert table["cells"][0]["estimates"] == {"d_bar": {"mean": 0.25, "interval": None, "n": 1}}
+    assert table["runs"][0]["values"] == {"d_bar": 0.25, "d_bar_last": 0.25}
+    assert table["cells"][0]["estimates"]["d_bar"] == {"mean": 0.25, "interval": None, "n": 1}
     assert table["unfinished"] == ["grpo-lag1-seed1"] and table["machine"]["torch"]
