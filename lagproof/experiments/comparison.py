@@ -11,7 +11,7 @@ from lagproof.experiments.claims import Claim, Judged, judge
 from lagproof.experiments.grid import Cell, Grid, from_tree
 from lagproof.experiments.statistics import CellSummary, PairedDifference, RunSummary, over_seeds, paired, summarise
 from lagproof.runs.comparison import ComparisonDir
-from lagproof.runs.lags import rank
+from lagproof.runs.lags import LagName, rank
 from lagproof.runs.run import Run
 
 MAX_NAMED = 4
@@ -28,6 +28,7 @@ class Findings:
         differences: to each objective's baseline.
         unfinished: names of the runs without a result.
         claims: what the runs say of each claim of the comparison.
+        idle: objectives that were another one on most of their runs, in sentences.
     """
 
     runs: tuple[RunSummary, ...]
@@ -35,6 +36,7 @@ class Findings:
     differences: tuple[PairedDifference, ...]
     unfinished: tuple[str, ...]
     claims: tuple[Judged, ...] = ()
+    idle: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,26 @@ def find(
     summaries = tuple(map(summarise, ended))
     running = [run.path.name for run in runs if not run.finished]
     cells, differences = tuple(over_seeds(summaries)), tuple(paired(summaries, baselines))
-    return Findings(summaries, cells, differences, (*running, *missing), judge(claims, ended, summaries))
+    return Findings(summaries, cells, differences, (*running, *missing), judge(claims, ended, summaries), idle(ended))
+
+
+def idle(runs: Sequence[Run]) -> tuple[str, ...]:
+    """What each objective says of having been another one on its rows at one lag, those of all seeds together."""
+    from lagproof.objectives import OBJECTIVES, objective  # here: most readers of a comparison need no torch
+
+    cells: dict[tuple[str, LagName], list[Run]] = {}
+    for run in runs:
+        cells.setdefault((run.label, run.lag), []).append(run)
+    out: list[str] = []
+    for (label, lag), members in cells.items():
+        options = dict(members[0].config["objective"])
+        name = options.pop("name")
+        if name not in OBJECTIVES:
+            continue
+        found = objective(name, **options).idle([row for run in members for row in run.rows if row.step > 0])
+        if found is not None:
+            out.append(f"{label} at lag {lag}: {found}.")
+    return tuple(out)
 
 
 def cell_dir(out: Path, cell: Cell) -> Path:

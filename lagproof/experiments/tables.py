@@ -153,6 +153,7 @@ def notes(findings: Findings) -> list[str]:
         + COLLAPSE_RULE[1:]
         + "."
     ]
+    out += findings.idle
     sizes = sorted({len(cell.seeds) for cell in findings.cells})
     if sizes and sizes[-1] > 1:
         out.append(

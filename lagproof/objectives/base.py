@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from lagproof.data.metrics import Metric, Metrics, Sum, over
+from lagproof.data.rows import Row
 from lagproof.data.tokens import Counts, Needs, TokenBatch
 from lagproof.errors import InputError
 from lagproof.objectives.apply import apply
@@ -127,6 +128,14 @@ class Objective(ABC):
         Args:
             batches: one a step.
             metrics: of its weighting of each.
+        """
+        return None
+
+    def idle(self, rows: Sequence[Row]) -> str | None:
+        """That this objective was another one on most of a run, and by what arithmetic; ``None`` where it was not.
+
+        Args:
+            rows: of ``metrics.jsonl``, from runs with these options.
         """
         return None
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from lagproof.data.distribution import Distribution
 from lagproof.data.metrics import Mean, Metric, Metrics, Same, merge, values
+from lagproof.data.rows import Row
 from lagproof.data.slices import Key
 from lagproof.data.tokens import Needs, TokenBatch
 from lagproof.errors import ConfigError
@@ -129,6 +130,10 @@ class Gate(Objective):
         """Whether it can act at all, and on how much it did."""
         return _finding(self, metrics)
 
+    def idle(self, rows: Sequence[Row]) -> str | None:
+        """Where it rejected no token that its base keeps, in more than half of the steps."""
+        return _idle(self, rows)
+
     def clip(
         self, ratio: Ratio, a: Float[Tensor, " M"], x: Float[Tensor, " M"], low: float, high: float, dual: float | None
     ) -> TokenWeights:
@@ -240,6 +245,27 @@ def _sampler(tokens: ScorableTokens) -> Tensor:
     return tokens.sampler_logp
 
 
+def _idle(objective: Gate, rows: Sequence[Row]) -> str | None:
+    changed = [value for row in rows if (value := row.get("sat/changed")) is not None]
+    acted, steps = sum(value > 0 for value in changed), len(changed)
+    q = [value for row in rows if (value := row.get("sat/q")) is not None]
+    if not q or 2 * acted > steps:
+        return None
+    name, base = objective.name, objective.name.removeprefix("sat-")
+    said = f"{name} acts on nothing: it is {base} on every token of {steps} steps"
+    if acted:
+        said = f"{name} acts in {acted} of {steps} steps and is {base} on every token of the others"
+    middle = f"q is {statistics.median(q):.3g}{_spread(q)}"
+    if not objective.meets_limits:
+        return f"{said}; {middle} ({objective.risk})"
+    sides = _sides(objective, q)
+    where = (_when if any(side.below for side in sides) else _never)(len(q), q.count(0.0), sides)
+    return (
+        f"{said}. It can reject only what lies between q and the limit, and {middle} nats, {where}. "
+        "A lower lag or learning rate brings q down, a wider radius the limit up"
+    )
+
+
 def _finding(objective: Gate, metrics: Sequence[Metrics]) -> Finding:
     """SAT changes a token only where ``q < |d|`` and the base has not clipped it: ``d < log(1 + high)`` on the way up,
     ``d > log(1 - low)`` on the way down.
@@ -252,14 +278,14 @@ def _finding(objective: Gate, metrics: Sequence[Metrics]) -> Finding:
     pooled = {key.name.removeprefix("sat/"): value for key, value in values(merged).items()}
     middle, unit = statistics.median(q), "tokens" if objective.unit is Scope.TOKEN else "responses"
     numbers = {"q_median": middle, "q_min": min(q), "q_max": max(q), "steps": len(q), **pooled}
-    spread = f" (median of {len(q)} steps, {min(q):.3g} to {max(q):.3g})" if len(q) > 1 else ""
+    spread = _spread(q)
     name, base = objective.name, objective.name.removeprefix("sat-")
     did = f"rejects {_did(merged[Key('sat/changed')], pooled)} that {base} keeps"
     if not objective.meets_limits:
         return Finding(f"{name} {did}: q of {unit} is {middle:.3g}{spread} ({objective.risk})", numbers)
     assert objective.limits is not None
     up, down = objective.limits
-    sides = [_Side(what, x, sum(0 < value < x for value in q)) for what, x in ((HIGH, up), (LOW, down))]
+    sides = _sides(objective, q)
     numbers |= {"limit_high": up, "can_act_high": sides[0].below / len(q), "can_act_low": sides[1].below / len(q)}
     numbers |= {"limit_low": down} if math.isfinite(down) else {}
     where, closed = f"q of {unit} is {middle:.3g} nats{spread}", q.count(0.0)
@@ -276,6 +302,16 @@ class _Side:
     formula: str
     limit: float
     below: int
+
+
+def _sides(objective: Gate, q: Sequence[float]) -> list[_Side]:
+    assert objective.limits is not None
+    sides = zip((HIGH, LOW), objective.limits, strict=True)
+    return [_Side(formula, limit, sum(0 < value < limit for value in q)) for formula, limit in sides]
+
+
+def _spread(q: Sequence[float]) -> str:
+    return f" (median of {len(q)} steps, {min(q):.3g} to {max(q):.3g})" if len(q) > 1 else ""
 
 
 def _did(changed: Metric, pooled: Mapping[str, float]) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lagproof.experiments import collapse
+from lagproof.experiments.comparison import idle
 from lagproof.experiments.statistics import summarise
 from lagproof.report import charts, series
 from lagproof.report.figures import (
@@ -224,4 +225,5 @@ def _verdict(run: Run) -> tuple[list[str], bool]:
         began = "" if summary.began is None else f" from step {summary.began} on"
         shares = f"second half {values['second_half_share']:.0%} of its best, final window {values['final_share']:.0%}"
         said += [f"Collapsed{began}: {shares}.", collapse.RULE[0].upper() + collapse.RULE[1:] + "."]
+    said += idle([run])
     return said, bool(summary.collapsed and run.finished) or run.aborted is not None

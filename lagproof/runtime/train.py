@@ -19,6 +19,7 @@ from lagproof.runs import checkpoints
 from lagproof.runs.run import Run, RunResult
 from lagproof.runs.writer import RunWriter, check_free
 from lagproof.runtime.driver import Driver
+from lagproof.runtime.idle import IdleNote
 from lagproof.runtime.inline import InlineExecutor
 from lagproof.runtime.interrupt import interruptible
 from lagproof.runtime.outcome import finish, finished
@@ -86,7 +87,11 @@ def train(
             held.enter_context(writer.locked())
         interrupted = held.enter_context(interruptible())
         observers = Observers(interrupted, on_step or _ignore, on_tokens or _ignore, on_alarm or _ignore)
+        objective = rules.objective(config.objective.name, **config.objective.options)
+        idle = IdleNote(objective, writer.note)
+        observers = replace(observers, on_row=idle.before(observers.on_row))
         stop = _join(config, task, sides, writer, saved, observers).run()
+        idle.finish(writer.rows())
     return finish(config, writer, stop)
 
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lagproof.errors import RunDirError
-from lagproof.experiments.comparison import open_or_create, read_comparison
+from lagproof.experiments.comparison import find, open_or_create, read_comparison
 from lagproof.experiments.grid import from_tree
+from lagproof.experiments.tables import notes
+
+sys.path.insert(0, str(Path(__file__).parent))
+from made_runs import run_of
 
 TREE: dict[str, Any] = {
     "title": "first",
@@ -58,3 +63,15 @@ def test_the_same_again_is_not_written(tmp_path: Path) -> None:
     before = (tmp_path / "compare.toml").stat().st_mtime_ns
     open_or_create(tmp_path, from_tree(TREE, "renamed"))
     assert (tmp_path / "compare.toml").stat().st_mtime_ns == before
+
+
+def test_it_says_which_objective_was_another_one() -> None:
+    def rows(changed: float) -> list[dict[str, Any]]:
+        return [{"step": 0}, *({"step": s, "sat/q": 0.4, "sat/changed": changed} for s in (1, 2))]
+
+    acts = run_of(rows(0.02), "sat-grpo", lag=1, steps=2)
+    silent = [run_of(rows(0.0), "sat-grpo", lag=8, seed=seed, steps=2) for seed in (0, 1)]
+    found = find([acts, *silent, run_of([{"step": 1}], "grpo", lag=8)], {})
+    (said,) = found.idle
+    assert said.startswith("sat-grpo at lag 8: sat-grpo acts on nothing: it is grpo on every token of 4 steps.")
+    assert said in notes(found)

@@ -291,8 +291,9 @@ class TestResume:
         path = self.damaged(reference, tmp_path, f"step-000010/{file}")
         notes = []
         train(config(path, "objective.name=sat-grpo"), resume=True, on_note=notes.append)
-        (note,) = notes
-        assert "step-000010" in note and (path / "notes.txt").read_text() == f"{note}\n"
+        note, idle = notes
+        assert "step-000010" in note and "sat-grpo acts" in idle
+        assert (path / "notes.txt").read_text() == f"{note}\n{idle}\n"
         assert_same_run(path, reference)
 
     def test_no_readable_checkpoint_is_an_error(self, reference, tmp_path):
@@ -469,6 +470,15 @@ def test_a_run_evaluates_on_the_problems_of_its_seed(tmp_path, monkeypatch):
         drawn.append(asked[-16:])  # the first that is read checks the prompt
     assert drawn[0] == list(range(16))
     assert len({*map(tuple, drawn)}) == 3
+
+
+def test_a_run_whose_radius_acts_on_nothing_says_so_at_its_end(tmp_path):
+    path, notes = tmp_path / "run", []
+    train(config(path, "objective.name=sat-gspo", "steps=3"), on_note=notes.append)  # radii of 3e-4 and 4e-4
+    (said,) = notes
+    assert said.startswith("the whole run: sat-gspo acts on nothing: it is gspo on every token of 3 steps")
+    assert "log(1 + high) = 0.0004" in said
+    assert (path / "notes.txt").read_text() == f"{said}\n"
 
 
 def test_the_evaluations_of_a_run_draw_their_problems_once(tmp_path, monkeypatch):
