@@ -189,6 +189,7 @@ def main() -> None:
     parser.add_argument("--schedules", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     chosen = parser.parse_args()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell that starts it in the background turns it off
     began = time.monotonic()
     outcomes = soak(chosen.schedules, chosen.seed)
     kills = sum((outcome.kills for outcome in outcomes), Counter())

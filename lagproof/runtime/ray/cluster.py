@@ -83,6 +83,7 @@ def cluster(settings: RayConfig, processes: int, on_note: Callable[[str], None])
 def start_local(num_cpus: int) -> None:
     """Start Ray on this machine, for this process: no dashboard, no usage statistics, loopback only."""
     ray = ray_package(only_here=True)
+    os.environ.setdefault("RAY_worker_niceness", "0")  # by default actors give way to everything else; here they are it
     logging.getLogger("ray").setLevel(logging.ERROR)
     with _handlers_kept():
         ray.init(address="local", num_cpus=num_cpus, include_dashboard=False, **QUIET)
