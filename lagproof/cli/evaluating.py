@@ -17,7 +17,7 @@ from lagproof.evaluation.evaluate import Encode
 from lagproof.evaluation.run import Evaluation, Opened, Settings, TaskChoice, opened, run_eval
 from lagproof.evaluation.tables import results, short_names
 from lagproof.runtime.interrupt import interruptible
-from lagproof.tasks.task import Messages
+from lagproof.tasks.task import Problem
 
 
 def evaluate(
@@ -57,11 +57,11 @@ def evaluate(
 def readable(name: str, encode: Encode) -> Encode:
     """``encode``, which says what this command line can do where a model cannot read a prompt."""
 
-    def encoded(prompt: str | Messages) -> Sequence[int]:
+    def encoded(problem: Problem) -> Sequence[int]:
         try:
-            return encode(prompt)
+            return encode(problem)
         except PromptError as error:
-            if isinstance(prompt, str):
+            if isinstance(problem.prompt, str):
                 remedy = "name a model that reads text, for example smollm2"
             else:
                 remedy = "add --set prompt=plain, or name a model that was trained to chat, for example smollm2"

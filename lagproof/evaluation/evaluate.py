@@ -10,7 +10,7 @@ from lagproof.data.streams import Purpose, stream
 from lagproof.errors import InputError
 from lagproof.evaluation.result import EvalResult, GradedResponse, ProblemResult
 from lagproof.rollout.engine import Request
-from lagproof.tasks.task import Answer, Messages, Problem, Task, position
+from lagproof.tasks.task import Answer, Problem, Task, position
 
 
 class Generate(Protocol):
@@ -21,7 +21,8 @@ class Generate(Protocol):
         ...
 
 
-Encode = Callable[[str | Messages], Sequence[int]]
+Encode = Callable[[Problem], Sequence[int]]
+"""The prompt of a problem as token ids."""
 OnProgress = Callable[[int, int], None]
 """Called with the problems done and the problems in all."""
 
@@ -41,7 +42,7 @@ def evaluate_task(
 
     Args:
         generate: the engine.
-        encode: prompt to token ids.
+        encode: the prompt of a problem to token ids.
         task: grades the answers.
         problems: of the task, for example :func:`eval_problems`.
         k: samples per problem.
@@ -111,7 +112,7 @@ def ask(
         part = problems[start : start + size]
         sampled = generate(
             [
-                Request(encode(p.prompt), k, problem_seed(seed, index), p.stop if stop is None else tuple(stop))
+                Request(encode(p), k, problem_seed(seed, index), p.stop if stop is None else tuple(stop))
                 for index, p in part
             ]
         )

@@ -20,6 +20,7 @@ from lagproof.evaluation.settings import Settings
 from lagproof.evaluation.store import Store
 from lagproof.rollout.engine import Request, Sampling
 from lagproof.runs.evaluation import write_result
+from lagproof.tasks.prompts import representatives
 from lagproof.tasks.task import Problem, Task
 
 __all__ = [
@@ -38,10 +39,17 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Opened:
-    """A model that is ready to be asked."""
+    """A model that is ready to be asked.
+
+    Attributes:
+        generate: samples responses.
+        encode: the prompt of a problem as token ids.
+        positions: tokens of a prompt and its response at most; ``None`` without an end.
+    """
 
     generate: Callable[[Sequence[Request], Settings], Sequence[Sequence[Sample]]]
     encode: Encode
+    positions: int | None = None
 
 
 _RESUMES = "the same command resumes from there"
@@ -80,7 +88,8 @@ def opened(name: str, on_tokens: Callable[[int], None] | None = None) -> Iterato
     Raises:
         UsageError: no such model.
     """
-    from lagproof.models.loading import encode, load  # here: what is already sampled is counted without torch
+    from lagproof.models.loading import load  # here: what is already sampled is counted without torch
+    from lagproof.models.prompts import encode, positions
     from lagproof.rollout.hf import HFEngine
 
     loaded = load(name)
@@ -92,7 +101,7 @@ def opened(name: str, on_tokens: Callable[[int], None] | None = None) -> Iterato
         )
         return engine.generate(requests, sampling)
 
-    yield Opened(generate, lambda prompt: encode(loaded, prompt))
+    yield Opened(generate, lambda p: encode(loaded, p.prompt, p.template), positions(loaded.model))
 
 
 def evaluate(
@@ -183,7 +192,7 @@ def run_eval(
                 raise InterruptedRunError(f"stopped before {model} was asked; {_RESUMES}")
             with nullcontext() if is_done else open_model(model) as opened:
                 if opened is not None:
-                    _check_prompts(jobs, opened)
+                    _check_prompts(jobs, opened, settings.max_tokens)
                 for job in jobs:
                     if opened is not None:
                         _ask_the_rest(job, opened, settings, on_progress, interrupted)
@@ -257,11 +266,12 @@ def _ask_the_rest(
         stop_if_asked()
 
 
-def _check_prompts(jobs: Sequence[_Job], opened: Opened) -> None:
-    """Find out before anything is sampled that the model cannot read the problems: the first one of each task."""
-    for job in jobs:
-        for problem in {problem.task: problem for _, problem in reversed(job.left)}.values():
-            opened.encode(problem.prompt)
+def _check_prompts(jobs: Sequence[_Job], opened: Opened, max_tokens: int) -> None:
+    """Find out before anything is sampled that the model cannot read the problems, or has no room for a response."""
+    from lagproof.models.prompts import check_length  # here: what is already sampled is counted without torch
+
+    telling = representatives(problem for job in jobs for _, problem in job.left)
+    check_length([len(opened.encode(problem)) for problem in telling], max_tokens, opened.positions, "max_tokens")
 
 
 def _finish(job: _Job, settings: Settings) -> EvalResult:

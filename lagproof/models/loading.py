@@ -8,7 +8,7 @@ import importlib.util
 import io
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,16 +24,18 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from lagproof.errors import CheckpointError, InputError, LagproofError, PromptError, UnknownNameError
+from lagproof.errors import CheckpointError, InputError, LagproofError, UnknownNameError
 from lagproof.models.hub import check_reachable
-from lagproof.models.logprobs import check_head
+from lagproof.models.logprobs import check_head, draw_from
+from lagproof.models.prompts import end_of_turn
 from lagproof.models.tiny import TINY_MODELS
 from lagproof.runs.layout import RunLayout
 
 BUILT_IN = (*TINY_MODELS, "smollm2")
-SHOWN = 80
-"""Characters of a prompt in a message."""
 
+SHOWN_ERROR = 300
+"""Characters of what a library says, in a message."""
+_TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json", "vocab.txt")
 _CHECKPOINTS = Path(__file__).parent / "checkpoints"
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
@@ -91,36 +93,6 @@ def save(folder: str | Path, model: PreTrainedModel, tokenizer: PreTrainedTokeni
     with _quiet():
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
-
-
-def encode(loaded: Loaded, prompt: str | Sequence[Mapping[str, str]]) -> list[int]:
-    """Token ids of a prompt, special tokens once.
-
-    Text is tokenised as it is, with whatever the tokenizer itself puts in front (a beginning-of-text token, where the
-    model was trained with one), unless the text already starts with it. Chat messages go through the model's chat
-    template, which ends with the start of the assistant's turn and brings its own special tokens.
-
-    Raises:
-        PromptError: messages for a model without a chat template, or text that the tokenizer has no tokens for.
-        InputError: an empty prompt.
-    """
-    tokenizer = loaded.tokenizer
-    if isinstance(prompt, str):
-        begins = bool(tokenizer.bos_token) and prompt.startswith(str(tokenizer.bos_token))
-        ids = _tokenize(loaded, prompt, add_special_tokens=not begins)
-    else:
-        if not tokenizer.chat_template:
-            raise PromptError(
-                loaded.source,
-                "has no chat template, and the prompt is a list of chat messages",
-                "use a model that was trained to chat (smollm2), put a chat_template.jinja into its folder, "
-                "or set task.prompt = 'plain' (the tiny models read only the task arithmetic)",
-            )
-        text = tokenizer.apply_chat_template(list(prompt), tokenize=False, add_generation_prompt=True)  # type: ignore[arg-type]
-        ids = _tokenize(loaded, str(text), add_special_tokens=False)
-    if not ids:
-        raise InputError(f"the prompt {prompt!r} has no tokens: must have at least one")
-    return ids
 
 
 def smollm2_file() -> Path:
@@ -190,6 +162,7 @@ def _from_hub(name: str, dtype: torch.dtype) -> Loaded:
 
 
 def _build(where: str, source: str, dtype: torch.dtype, **options: Any) -> Loaded:
+    _check_tokenizer(where)
     with _quiet():
         tokenizer = AutoTokenizer.from_pretrained(where, **options)
         loaded: Any = AutoModelForCausalLM.from_pretrained(
@@ -205,42 +178,48 @@ def _build(where: str, source: str, dtype: torch.dtype, **options: Any) -> Loade
         raise CheckpointError(
             f"{source}: {name} has shape {tuple(got)} in the weights: must be {tuple(expected)} as config.json says"
         )
+    model.eval()
     check_head(model)
-    return Loaded(model.eval(), tokenizer, _stop_ids(model, tokenizer, source), source)
+    stop_ids = _stop_ids(model, tokenizer, source)
+    draw_from(model, 1 + max(*tokenizer.get_vocab().values(), *stop_ids))
+    return Loaded(model, tokenizer, stop_ids, source)
 
 
 def _stop_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, source: str) -> tuple[int, ...]:
-    """Every id that any part of the model declares as an end: tokenizer, generation settings, configuration."""
+    """Every id that any part of the model declares as an end: tokenizer, generation settings, configuration, template.
+
+    Base models often declare only an end of text, and end a turn of a chat with another token.
+    """
     generation = model.generation_config
     declared = (
         tokenizer.eos_token_id,
         None if generation is None else generation.eos_token_id,
         model.config.get_text_config().eos_token_id,
+        end_of_turn(tokenizer),
     )
     ids: set[int] = set()
     for value in declared:
         if value is not None:
             ids.update(int(i) for i in (value if isinstance(value, Sequence) else (value,)))
+    ids = {i for i in ids if i < model.get_output_embeddings().weight.shape[0]}  # another can never be drawn
     if not ids:
         raise InputError(f"{source}: declares no end-of-text token: set eos_token_id in its generation_config.json")
     return tuple(sorted(ids))
 
 
-def _tokenize(loaded: Loaded, text: str, *, add_special_tokens: bool) -> list[int]:
-    try:
-        return list(loaded.tokenizer.encode(text, add_special_tokens=add_special_tokens))
-    except Exception as error:  # the tokenizers library raises bare Exception for text it has no tokens for
-        shown = text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
-        raise PromptError(
-            loaded.source,
-            f"has no tokens for {shown!r} ({_first_line(error)})",
-            "its alphabet is another one (the tiny models read only the arithmetic task); take a model that reads "
-            "text, for example model = 'smollm2'",
-        ) from error
+def _check_tokenizer(where: str) -> None:
+    folder = Path(where)
+    if folder.is_dir() and not any((folder / name).is_file() for name in _TOKENIZER_FILES):
+        raise InputError(
+            f"model folder {folder}: has no tokenizer (none of {', '.join(_TOKENIZER_FILES)}); "
+            "copy these files from the model that it was trained from"
+        )
 
 
 def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n", 1)[0]
+    """What an error says first; of one that goes on in a list, the list too."""
+    first, _, rest = str(error).strip().partition("\n")
+    return f"{first} {' '.join(rest.split())}"[:SHOWN_ERROR] if first.endswith(":") else first
 
 
 @contextlib.contextmanager

@@ -97,7 +97,10 @@ def _takes_positions(decoder: type[nn.Module]) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Head:
-    """Hidden states to logits: ``cap * tanh((W h + b) / cap)``, without a cap ``W h + b``."""
+    """Hidden states to logits: ``cap * tanh((W h + b) / cap)``, without a cap ``W h + b``.
+
+    Rows that pad the head beyond the tokenizer are left out: what they stand for is never drawn.
+    """
 
     weight: Tensor
     bias: Tensor | None
@@ -117,12 +120,30 @@ class Head:
                 "for log-probabilities to be computed in chunks"
             )
         softcap = getattr(model.config.get_text_config(), "final_logit_softcapping", None)
-        return cls(output.weight, output.bias, softcap)
+        rows = num_tokens(model)
+        weight, bias = output.weight, output.bias
+        if rows is not None and rows < weight.shape[0]:
+            weight, bias = weight[:rows], None if bias is None else bias[:rows]
+        return cls(weight, bias, softcap)
 
     def logits(self, hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """``[n, H]`` -> ``[n, V]``, float32; the parameters are arguments so that a caller may detach them."""
         z = nn.functional.linear(hidden, weight, bias).float()
         return z if self.softcap is None else self.softcap * torch.tanh(z / self.softcap)
+
+
+def draw_from(model: PreTrainedModel, num_tokens: int) -> None:
+    """Say that only the first ``num_tokens`` ids stand for anything: sampling draws no other, scoring knows no other.
+
+    Published models pad their vocabulary to a multiple of 64 or more; the rows behind the tokenizer's last id decode
+    to nothing.
+    """
+    model._lagproof_num_tokens = num_tokens  # type: ignore[assignment]  # beside the weights, so that copies have it
+
+
+def num_tokens(model: PreTrainedModel) -> int | None:
+    """Ids that can be drawn, see :func:`draw_from`; ``None``, all of them, where nothing was said."""
+    return getattr(model, "_lagproof_num_tokens", None)
 
 
 @torch.no_grad()

@@ -20,6 +20,7 @@ from transformers.cache_utils import DynamicLayer
 
 from lagproof.data.samples import Ids, Logps, Support, ends
 from lagproof.errors import RunStoppedError
+from lagproof.models.logprobs import num_tokens
 from lagproof.rollout.engine import Request, Sampling
 from lagproof.rollout.stops import StopStrings, Texts
 
@@ -162,7 +163,7 @@ def _forward(
         logits_to_keep=1,
         **{cache_argument(type(model)): cache},
     )
-    logits = out.logits[:, -1].float()
+    logits = out.logits[:, -1, : num_tokens(model)].float()
     if not bool(torch.isfinite(logits.amax(-1)).all()):
         raise RunStoppedError("the engine's logits are not finite: the weights it was given are broken")
     return logits

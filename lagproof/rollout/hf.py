@@ -14,6 +14,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTok
 
 from lagproof.data.samples import Finish, Sample, token_ids
 from lagproof.errors import InputError
+from lagproof.models.prompts import check_length, positions
 from lagproof.rollout.decoding import decode
 from lagproof.rollout.engine import Request, Sampling
 from lagproof.rollout.precision import compute_dtype, lower
@@ -138,6 +139,8 @@ def _generate(
     on_tokens: Callable[[int], None] | None,
 ) -> list[list[Sample]]:
     _check_requests(requests)
+    prompts = [len(request.prompt_ids) for request in requests]
+    check_length(prompts, sampling.max_tokens, positions(model), "max_tokens")
     out: list[list[Sample]] = []
     decoded = partial(_texts, tokenizer)
     for batch in _batches(model, requests, sampling):

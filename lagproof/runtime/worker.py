@@ -14,11 +14,16 @@ from lagproof.data.slices import Key
 from lagproof.data.streams import Purpose, stream
 from lagproof.errors import InputError, RunStoppedError
 from lagproof.evaluation.evaluate import eval_problems, evaluate_task
-from lagproof.models.loading import Loaded, encode
+from lagproof.models.loading import Loaded
+from lagproof.models.prompts import check_length, encode, positions
 from lagproof.rollout.engine import Engine, Request, Sampling
 from lagproof.rollout.hf import HFEngine
 from lagproof.runtime.watch import Watch
+from lagproof.tasks.prompts import representatives
 from lagproof.tasks.task import Answer, Grade, Problem, Task, position
+
+CHECKED_PROBLEMS = 512
+"""Problems of a generator whose prompts are looked at before a run; of a data set all that it will draw."""
 
 
 class RolloutWorker:
@@ -64,7 +69,7 @@ class RolloutWorker:
         problems = [self._problem(prompt) for prompt in prompts]
         requests = [
             Request(
-                encode(self._loaded, problem.prompt),
+                encode(self._loaded, problem.prompt, problem.template),
                 rollout.samples,
                 stream(seed, Purpose.SAMPLE, prompt),
                 problem.stop if rollout.stop is None else rollout.stop,
@@ -115,8 +120,7 @@ class Evaluator:
     @cached_property
     def _problems(self) -> list[Problem]:
         """Kept: drawing them can take longer than answering."""
-        seed = self._config.seed if self._config.eval.problems == "by_seed" else None
-        return eval_problems(self._task, self._config.eval.prompts, seed)
+        return problems_of(self._config, self._task)
 
     def evaluate(self, version: int) -> Mapping[Key, float]:
         """``eval/...`` of the model's present weights, which are this version."""
@@ -128,7 +132,7 @@ class Evaluator:
         with self._watch.on("eval"):
             return evaluate_task(
                 lambda requests: engine.generate(requests, sampling),
-                lambda prompt: encode(loaded, prompt),
+                lambda problem: encode(loaded, problem.prompt, problem.template),
                 self._task,
                 self._problems,
                 k=config.eval.k,
@@ -137,13 +141,24 @@ class Evaluator:
             ).metrics()
 
 
+def problems_of(config: Config, task: Task) -> list[Problem]:
+    """What a run evaluates on."""
+    return eval_problems(task, config.eval.prompts, config.seed if config.eval.problems == "by_seed" else None)
+
+
 def check_prompts(config: Config, task: Task, loaded: Loaded) -> None:
-    """Find out before anything is written that the model cannot read the problems."""
-    encode(loaded, task.problem(0).prompt)
+    """Find out before anything is written that the model cannot read the problems, or has no room for a response."""
+    num_drawn = config.steps * config.rollout.prompts
+    order_seed = stream(config.seed, Purpose.ORDER)
+    places = range(num_drawn if task.data is not None else min(num_drawn, CHECKED_PROBLEMS))
+    indices = dict.fromkeys(position(place, task.size, order_seed)[1] for place in places)
+    found = representatives(task.problem(index) for index in indices)
     if config.eval.every:
         if task.eval_size == 0:
             raise InputError(f"eval.every = {config.eval.every}: the task {task.name!r} has no problems to evaluate on")
-        encode(loaded, task.eval_problem(0).prompt)
+        found += representatives(problems_of(config, task))
+    lengths = [len(encode(loaded, problem.prompt, problem.template)) for problem in found]
+    check_length(lengths, config.rollout.max_tokens, positions(loaded.model), "rollout.max_tokens")
 
 
 def _graded(sample: Sample, grade: Grade) -> Sample:

@@ -36,13 +36,16 @@ class PromptOptions:
     instruction: str | None = key(None, "asks for the form; absent: the usual sentence")
     system: str | None = key(None, "system message, chat only; absent: the data set's own")
     shots: int = key(0, "worked examples in front of the question", ge=0)
+    chat_template_kwargs: dict[str, Any] = key(dict, "arguments of the chat template, such as enable_thinking = false")
     limit_s: float = key(Limits.time_s, "wall-clock limit of grading one answer", gt=0)
     memory_mib: int = key(Limits.memory_mib, "memory limit of grading one answer", ge=64)
     graders: int = key(Limits.workers, "grading processes at most; started when first needed", ge=1)
 
     def prompting(self) -> Prompting:
         """How questions are put."""
-        return Prompting(self.prompt, self.answer_form, self.instruction, self.system, self.shots)
+        return Prompting(
+            *(self.prompt, self.answer_form, self.instruction, self.system, self.shots, self.chat_template_kwargs)
+        )
 
     def limits(self) -> Limits:
         """What grading one answer may cost."""
@@ -138,7 +141,7 @@ class MathTask:
 
     def _problem(self, item: Item) -> Problem:
         prompt, stop = self._prompting.prompt(item.question), self._prompting.stop
-        return Problem(item.id, prompt, item.gold, self._name, stop=stop)
+        return Problem(item.id, prompt, item.gold, self._name, stop=stop, template=self._prompting.template)
 
 
 def word_task(options: WordOptions, run_seed: int = 0, name: str = "words") -> MathTask:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import heapq
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import takewhile
+from typing import Any
 
 from lagproof.errors import ConfigError
 from lagproof.grading.extract import Form
+from lagproof.tasks.task import Problem
 from lagproof.tasks.words import word_problem
 
 INSTRUCTIONS = {
@@ -17,6 +20,10 @@ INSTRUCTIONS = {
 }
 _ASKS = {Form.BOXED: ("\\boxed",), Form.MARKED: ("Answer:", "answer is", "####"), Form.WHOLE: ()}
 _EXAMPLES = 3
+_LONGEST = 16
+_OWN = {"conversation", "messages", "chat_template", "tokenize", "add_generation_prompt", "continue_final_message"}
+_OWN |= {"tools", "documents", "return_tensors", "return_dict", "padding", "truncation", "max_length"}
+_OWN |= {"return_assistant_tokens_mask", "tokenizer_kwargs"}
 _QUESTION, _ANSWER = "Question:", "Answer:"
 
 
@@ -31,6 +38,7 @@ class Prompting:
             already asks for that form, and where it is empty.
         system: system message, chat only, in the place of the question's own; ``None`` keeps that, empty takes it away.
         shots: worked examples in front, of our own word problems.
+        template: arguments of the model's chat template, chat only.
     """
 
     style: str = "chat"
@@ -38,10 +46,15 @@ class Prompting:
     instruction: str | None = None
     system: str | None = None
     shots: int = 0
+    template: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.system is not None and self.style == "plain":
             raise ConfigError("task.system is a chat message: leave it out, or set task.prompt = 'chat'")
+        if self.template and self.style == "plain":
+            raise ConfigError("task.chat_template_kwargs is for chat: leave it out, or set task.prompt = 'chat'")
+        if own := sorted(_OWN & self.template.keys()):
+            raise ConfigError(f"task.chat_template_kwargs.{own[0]}: is set by lagproof itself; leave it out")
 
     def prompt(self, question: str | Sequence[Mapping[str, str]]) -> str | list[dict[str, str]]:
         """The prompt of a question."""
@@ -103,3 +116,21 @@ def worked(step: str, answer: str, form: Form) -> str:
         return answer
     end = f"The answer is \\boxed{{{answer}}}." if form is Form.BOXED else f"The answer is {answer}."
     return f"{step}. {end}"
+
+
+def representatives(problems: Iterable[Problem]) -> list[Problem]:
+    """A few problems that tell of all whether a model can read them.
+
+    They are the longest ones, and one of each task and order of roles: a chat template may refuse a system message,
+    or two turns of one role.
+    """
+    found: dict[tuple[str, ...], Problem] = {}
+    longest: list[tuple[int, int, Problem]] = []
+    for number, problem in enumerate(problems):
+        texts = [problem.prompt] if isinstance(problem.prompt, str) else [m["content"] for m in problem.prompt]
+        roles = [] if isinstance(problem.prompt, str) else [m["role"] for m in problem.prompt]
+        found.setdefault((problem.task, *roles), problem)
+        heapq.heappush(longest, (sum(map(len, texts)), number, problem))
+        if len(longest) > _LONGEST:
+            heapq.heappop(longest)
+    return [*found.values(), *(problem for _, _, problem in longest)]

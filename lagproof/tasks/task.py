@@ -26,6 +26,7 @@ class Problem:
         gold: the right answer, as text.
         task: name of the task it belongs to; metrics are kept apart by it.
         stop: strings that end an answer to this prompt, where the model itself might not end it.
+        template: arguments of the model's chat template, such as ``enable_thinking``.
     """
 
     id: str
@@ -34,6 +35,7 @@ class Problem:
     task: str
     info: dict[str, Any] = field(default_factory=dict)
     stop: tuple[str, ...] = ()
+    template: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from lagproof.evaluation.run import Evaluation, Settings, opened, parse_tasks
 from lagproof.evaluation.statistics import Interval
 from lagproof.evaluation.tables import short_names
 from lagproof.runtime.interrupt import interruptible
+from lagproof.tasks.task import Problem
 
 SETTINGS = Settings(k=2, prompts=3, max_tokens=12, batch=2)
 
@@ -197,7 +198,7 @@ def test_greedy_samples_are_said_to_be_the_same(temperature: float, k: int, said
 )
 def test_what_a_model_cannot_read_is_said_in_the_words_of_this_command(prompt: object, message: str) -> None:
     with opened("tiny-dense") as model, pytest.raises(PromptError, match=message):
-        readable("tiny-dense", model.encode)(prompt)  # type: ignore[arg-type]
+        readable("tiny-dense", model.encode)(Problem("p", prompt, "2", "t"))  # type: ignore[arg-type]
 
 
 @pytest.fixture

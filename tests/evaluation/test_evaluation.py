@@ -21,11 +21,12 @@ from lagproof.evaluation.evaluate import eval_problems, evaluate_task
 from lagproof.evaluation.run import Evaluation, Opened, Settings, TaskChoice, run_eval
 from lagproof.rollout.engine import Request
 from lagproof.tasks.arithmetic import ArithmeticTask
+from lagproof.tasks.task import Problem
 
 
-def encode(prompt: object) -> list[int]:
-    assert isinstance(prompt, str)
-    return [ord(c) for c in prompt]
+def encode(problem: Problem) -> list[int]:
+    assert isinstance(problem.prompt, str)
+    return [ord(c) for c in problem.prompt]
 
 
 class Model:

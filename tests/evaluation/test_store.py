@@ -18,6 +18,7 @@ from lagproof.data.samples import Finish, Sample
 from lagproof.errors import InputError, RunDirError
 from lagproof.evaluation.identity import BLOCK_BYTES, BLOCKS, differences, identity
 from lagproof.evaluation.run import Opened, Settings, TaskChoice, run_eval
+from lagproof.tasks.task import Problem
 
 
 @contextmanager
@@ -64,8 +65,8 @@ PLAIN = replace(WORDS, options={"seed": 2, "prompt": "plain"})
 def only_text(name: str) -> Iterator[Opened]:
     """A model that reads text and no chat messages."""
 
-    def encode(prompt: object) -> list[int]:
-        if not isinstance(prompt, str):
+    def encode(problem: Problem) -> list[int]:
+        if not isinstance(problem.prompt, str):
             raise InputError("no chat template")
         return [1]
 

@@ -16,8 +16,9 @@ from lagproof.data.samples import Group
 from lagproof.learner.probe import probe
 from lagproof.metrics.attribution import attribution, links
 from lagproof.models.layout import layout
-from lagproof.models.loading import encode, load
+from lagproof.models.loading import load
 from lagproof.models.logprobs import response_logprobs
+from lagproof.models.prompts import encode
 from lagproof.rollout.engine import Request, Sampling
 from lagproof.rollout.hf import HFEngine
 

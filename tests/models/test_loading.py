@@ -12,7 +12,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from lagproof.errors import CheckpointError, InputError, UnknownNameError
 from lagproof.models import loading
-from lagproof.models.loading import Loaded, encode, load, save, smollm2_file
+from lagproof.models.loading import Loaded, load, save, smollm2_file
+from lagproof.models.prompts import encode
 from lagproof.models.tiny import TINY_MODELS, tiny_model, tiny_tokenizer
 
 
