@@ -26,6 +26,7 @@ def test_demo_is_the_reference_setting() -> None:
     grid = load("demo")
     assert [entry.label for entry in grid.entries] == ["naive", "spo", "asympo", "grpo", "sat-grpo"]
     assert [(lag.lag, lag.seeds) for lag in grid.lags] == [(1, (0,)), (8, (0,))]
+    assert dict(grid.entries[-1].options) == {"low": 0.5, "high": 0.5}  # above q, so that SAT acts
     base = grid.base
     assert (base.model, base.steps, base.learner.lr) == ("tiny-dense", 240, 1e-4)
     assert (base.rollout.prompts, base.rollout.samples, base.rollout.max_tokens) == (16, 8, 12)
