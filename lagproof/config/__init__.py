@@ -19,7 +19,7 @@ import tomli_w
 from lagproof.errors import ConfigError
 from lagproof.learner.optimization import Optimization
 from lagproof.monitor.thresholds import Thresholds
-from lagproof.names import AdvantageName, Precision, ReductionName
+from lagproof.names import AdvantageName, AnchorName, Precision, ReductionName
 from lagproof.settings.keys import Setting, key, require
 from lagproof.settings.keys import keys as _keys_of
 from lagproof.settings.models import FromTable, Named, model, to_dict
@@ -98,6 +98,10 @@ class LearnerConfig(Optimization):
 
     advantage: Literal["auto", AdvantageName] = key("auto", f"{_AUTO} | {' | '.join(get_args(AdvantageName))}")
     reduction: Literal["auto", ReductionName] = key("auto", f"{_AUTO} | {' | '.join(get_args(ReductionName))}")
+    anchor: Literal["auto", AnchorName] = key(
+        "auto", f"auto (sampling_version if the objective reads one) | {' | '.join(get_args(AnchorName))}"
+    )
+    anchor_versions: int = key(16, "published versions whose weights are kept for the anchor at most", ge=1)
     max_bad_steps: int = key(3, "steps in a row with non-finite gradients before stopping", ge=1)
     max_zero_variance_batches: int = key(8, "batches in a row with zero variance in every group before stopping", ge=1)
 

@@ -35,6 +35,8 @@ class Batch:
         reward: of each response, float64, ``[R]``; NaN where there is none.
         advantage: of each response, reward units, float64, ``[R]``; ``None`` until the learner has it.
         policy_logp: log pi(a_t) before the step, nats, float32, ``[N]``, detached; ``None`` until it was scored.
+        anchor_logp: log pi_anchor(a_t), the learner at an earlier version, nats, float32, ``[N]``; NaN where it is not
+            known, ``None`` if nowhere.
     """
 
     groups: tuple[Group, ...]
@@ -46,6 +48,7 @@ class Batch:
     reward: Float[Tensor, " R"]
     advantage: Float[Tensor, " R"] | None = None
     policy_logp: Float[Tensor, " N"] | None = None
+    anchor_logp: Float[Tensor, " N"] | None = None
 
     @classmethod
     def of(cls, groups: Sequence[Group]) -> Batch:
@@ -96,6 +99,7 @@ class Batch:
             sampler_logp=self.sampler_logp,
             group=self.group,
             version=self.version,
+            anchor_logp=self.anchor_logp,
         )
 
 

@@ -10,6 +10,7 @@ from lagproof.errors import InputError, UnknownNameError
 ROLES: dict[str, str] = {
     "policy_logp": "log-probability of each token under the policy being trained, before the step, nats",
     "sampler_logp": "log-probability of each token as the engine sampled it, nats",
+    "anchor_logp": "log-probability of each token under the learner at the version that sampled it, nats",
     "mask": "1 on the tokens that count, 0 on padding, prompts and tool output",
     "keep": "1 on the responses that count, 0 on those that the loss leaves out",
     "advantage": "of a response, or of each token",
@@ -27,6 +28,7 @@ ROLES: dict[str, str] = {
 NEEDED = ("policy_logp", "sampler_logp")
 
 OTHERS: dict[str, tuple[str, ...]] = {
+    "anchor_logp": ("anchor_logp",),
     "mask": (
         "mask",
         "response_mask",

@@ -294,7 +294,12 @@ def _batch(part: _Part, step: int | None, groups: NDArray[Any] | None, is_ours: 
     if advantage is None:
         advantage = torch.zeros_like(policy)
     learner = _learner_version(part, step, version, is_ours)
-    tokens = TokenBatch(*(policy, advantage, response, len(lengths), sampler, group, version), learner_version=learner)
+    anchor = part.token("anchor_logp")
+    tokens = TokenBatch(
+        *(policy, advantage, response, len(lengths), sampler, group, version),
+        anchor_logp=None if anchor is None or bool(anchor.isnan().all()) else anchor,
+        learner_version=learner,
+    )
     return DumpBatch(
         tokens=tokens,
         step=step,

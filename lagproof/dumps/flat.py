@@ -22,6 +22,7 @@ from lagproof.errors import InputError
 _TOKEN_KINDS: dict[str, type] = {
     "policy_logp": np.float32,
     "sampler_logp": np.float32,
+    "anchor_logp": np.float32,
     "advantage": np.float32,
     "version": np.float64,  # until it is known that none is missing
     "entropy": np.float32,

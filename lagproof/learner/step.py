@@ -14,6 +14,7 @@ from lagproof.data.metrics import Mean, Metric, Sum, merge, over
 from lagproof.data.samples import StepOutcome
 from lagproof.data.slices import Key
 from lagproof.data.tokens import Counts, TokenBatch
+from lagproof.learner.anchor import ANCHORS
 from lagproof.learner.batching import MicroBatch, items, micro_batches
 from lagproof.learner.optimization import Optimization
 from lagproof.metrics.balance import balance
@@ -33,6 +34,7 @@ class Recipe:
     Attributes:
         objective, reduction, advantage: the rule, its denominators, and what it weighs.
         temperature: that the responses were sampled with.
+        anchor: a name of ``ANCHORS``.
         config: the optimiser's numbers.
     """
 
@@ -41,6 +43,7 @@ class Recipe:
     advantage: Advantage
     temperature: float
     config: Optimization
+    anchor: str = "none"
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +111,10 @@ class Learner:
         self._cost = row_cost(model)
 
     def step(self, batch: Batch) -> StepResult:
-        """Train on one optimiser batch; on any outcome but ``TRAINED`` weights and version are unchanged."""
+        """Train on one optimiser batch; on any outcome but ``TRAINED`` weights and version are unchanged.
+
+        With the anchor ``sampling_version`` the batch brings ``anchor_logp``; tokens of age 0 need none.
+        """
         batch = replace(batch, advantage=self.recipe.advantage(batch.reward, batch.group))
         without_signal = has_zero_variance(batch.reward, batch.group)
         metrics = _reward_metrics(batch.reward, without_signal)
@@ -117,7 +123,8 @@ class Learner:
         tokens = replace(batch.tokens, learner_version=self.version)
         micros = micro_batches(items(batch), self.recipe.config.micro_batch_tokens, self._cost)
         outcome, done = self._train(tokens, [self._piece(micro, batch, tokens) for micro in micros])
-        tokens, batch = replace(tokens, policy_logp=done.logp), replace(batch, policy_logp=done.logp)
+        tokens = self._scored(tokens, done.logp)
+        batch = replace(batch, policy_logp=done.logp, anchor_logp=tokens.anchor_logp)
         metrics |= mismatch_metrics(tokens, self.version, done.applied) | balance(tokens) | ages(tokens, self.version)
         metrics |= merge(done.parts)
         if outcome is StepOutcome.TRAINED:
@@ -129,7 +136,7 @@ class Learner:
         counts = _expected_counts(tokens, objective)
         if objective.scope is Scope.BATCH and len(pieces) > 1:
             logp = self._score(tokens, pieces)
-            whole = replace(tokens, policy_logp=logp)
+            whole = self._scored(tokens, logp)
             objective = objective.fit(whole)
             counts = _counts(whole.scorable(**objective.needs._asdict()), whole)
         done = self._accumulate(objective, counts, tokens, pieces)
@@ -153,7 +160,7 @@ class Learner:
         seen = Counts(0, 0)
         for piece in pieces:
             scored = response_logprobs(self.model, piece.layout, self.recipe.temperature, entropy=True)
-            part = replace(piece.tokens, policy_logp=scored.logp)
+            part = self._scored(piece.tokens, scored.logp)
             weighting = objective.weigh(part, reduction=self.recipe.reduction, counts=counts)
             loss = weighting.loss(scored.logp)
             loss.backward()
@@ -170,6 +177,10 @@ class Learner:
                 }
             )
         return _Pass(parts, logp, Applied(weight, scorable, self.recipe.reduction, counts), seen)
+
+    def _scored(self, tokens: TokenBatch, logp: Tensor) -> TokenBatch:
+        """With the policy's log-probabilities, and the anchor that follows from them."""
+        return ANCHORS[self.recipe.anchor](replace(tokens, policy_logp=logp))
 
     @torch.no_grad()
     def _score(self, tokens: TokenBatch, pieces: Sequence[_Piece]) -> Tensor:
@@ -191,9 +202,10 @@ def _counts(scorable: Tensor, tokens: TokenBatch) -> Counts:
 def _expected_counts(tokens: TokenBatch, objective: Objective) -> Counts:
     """The counts if the policy's log-probability of every token is finite, which is known only afterwards."""
     ok = torch.isfinite(tokens.advantage)
-    for needed, logp in ((objective.needs.sampler, tokens.sampler_logp), (objective.needs.anchor, tokens.anchor_logp)):
-        if needed and logp is not None:
-            ok &= torch.isfinite(logp)
+    if objective.needs.sampler and tokens.sampler_logp is not None:
+        ok &= torch.isfinite(tokens.sampler_logp)
+    if objective.needs.anchor and tokens.anchor_logp is not None and tokens.age is not None:
+        ok &= torch.isfinite(tokens.anchor_logp) | (tokens.age == 0)
     return _counts(ok, tokens)
 
 

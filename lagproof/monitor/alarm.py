@@ -237,6 +237,19 @@ def _waiting(context: AlarmContext, side: str, other: str) -> Violation | None:
     )
 
 
+def missing_anchor(context: AlarmContext) -> Violation | None:
+    """Tokens of versions whose weights are not kept any more cannot be trained on."""
+    missing, tokens = context.history.mean("missing_anchor"), context.history.mean("tokens")
+    if not missing or tokens is None:
+        return None
+    share = missing / (missing + tokens)
+    return Violation(
+        Severity.RED if share > 0.1 else Severity.YELLOW,
+        f"{share:.0%} of the tokens have no anchor {_lately(context)}, and leave the loss: the weights of their "
+        "versions are not kept any more; raise learner.anchor_versions",
+    )
+
+
 def non_finite(context: AlarmContext) -> Violation | None:
     """A step was given up because its gradient was not finite."""
     if context.history.row.outcome != "non_finite":
@@ -257,6 +270,7 @@ RULES: dict[str, Rule] = {
     "effective_size": effective_size,
     "learner_starved": learner_starved,
     "rollouts_starved": rollouts_starved,
+    "missing_anchor": missing_anchor,
     "non_finite": non_finite,
 }
 """Every rule by the name of its alarm."""

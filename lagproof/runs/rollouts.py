@@ -42,6 +42,7 @@ SCHEMA = pa.schema(
         pa.field("version", pa.list_(pa.int64()), nullable=False),  # policy version that sampled each token
         pa.field("sampler_logp", pa.list_(pa.float32())),  # nats; null: not recorded
         pa.field("policy_logp", pa.list_(pa.float32())),  # nats, at the step that trained it
+        pa.field("anchor_logp", pa.list_(pa.float32())),  # nats, the learner at the version that sampled; null: none
         pa.field("support", pa.list_(pa.list_(pa.int32()))),
         pa.field("text", pa.string()),
         pa.field("info", pa.string(), nullable=False),  # JSON
@@ -49,7 +50,7 @@ SCHEMA = pa.schema(
     metadata={"lagproof_record_version": str(RECORD_VERSION)},
 )
 
-COLUMNS_OF_TOKENS = ("step", "group", "advantage", "policy_logp", "sampler_logp", "version")
+COLUMNS_OF_TOKENS = ("step", "group", "advantage", "policy_logp", "sampler_logp", "anchor_logp", "version")
 """What :func:`token_batches` reads."""
 
 
@@ -66,6 +67,7 @@ def table(batch: Batch, step: int | None = None) -> pa.Table:
     info = [json.dumps(dict(group.info), sort_keys=True) for group in batch.groups]
     advantage = pa.nulls(len(samples), pa.float64()) if batch.advantage is None else _or_null(batch.advantage)
     policy_logp = None if batch.policy_logp is None else _slices(batch, batch.policy_logp)
+    anchor_logp = None if batch.anchor_logp is None else _slices(batch, batch.anchor_logp)
     columns = {
         "step": pa.array([step] * len(samples), pa.int64()),
         "prompt": pa.array(prompt, pa.int64()),
@@ -81,6 +83,7 @@ def table(batch: Batch, step: int | None = None) -> pa.Table:
         "version": _slices(batch, batch.version),
         "sampler_logp": _lists([s.sampler_logp for s in samples], np.float32),
         "policy_logp": pa.nulls(len(samples), pa.list_(pa.float32())) if policy_logp is None else policy_logp,
+        "anchor_logp": pa.nulls(len(samples), pa.list_(pa.float32())) if anchor_logp is None else anchor_logp,
         "support": _supports([s.support for s in samples]),
         "text": pa.array([s.text for s in samples], pa.string()),
         "info": pa.array([info[g] for g in group_of], pa.string()),
@@ -193,6 +196,7 @@ def token_batches(records: pa.Table) -> Iterator[tuple[int, TokenBatch]]:
                 sampler_logp=None if part["sampler_logp"].null_count else _flat(part, "sampler_logp", np.float32),
                 group=torch.from_numpy(part["group"].to_numpy().copy()),
                 version=_flat(part, "version", np.int64),
+                anchor_logp=None if part["anchor_logp"].null_count else _flat(part, "anchor_logp", np.float32),
             ),
         )
 

@@ -33,12 +33,23 @@ def finish(config: Config, writer: RunWriter, stop: Stop) -> RunResult:
     if evaluated is not None:
         metrics |= {key.flat: value for key, value in evaluated.values.items() if key.name.startswith("eval/")}
     reason = str(stop.reason)
-    detail = stop.detail + (_why_no_signal(last) if reason == "no_signal" else "")
+    detail = stop.detail + (_why_no_signal(last) if reason == "no_signal" else _why_no_token(last))
     result = RunResult(writer.path, reason, stop.reason.success, steps, metrics, detail)
     writer.finish(result)
     if not result.success:
         raise RunStoppedError(f"{detail} (run {writer.path}, after step {steps} of {config.steps})")
     return result
+
+
+def _why_no_token(last: Row) -> str:
+    """Where not one token of the last batch could be scored."""
+    missing = int(last.get("missing_anchor") or 0)
+    if last.get("tokens") != 0 or not missing:
+        return ""
+    return (
+        f"; {missing} tokens of the last batch have no anchor and none is left: the weights of the versions that "
+        "sampled them are not kept; raise learner.anchor_versions"
+    )
 
 
 def _why_no_signal(last: Row) -> str:

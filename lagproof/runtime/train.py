@@ -115,8 +115,19 @@ def resolve(config: Config) -> Config:
         task=Named(config.task.name, tasks.resolve(config.task.name, config.task.options)),
         objective=Named(objective.name, {**rules.defaults(objective.name), **config.objective.options}),
         schedule=_resolved_schedule(config.schedule),
-        learner=replace(learner, advantage=advantage, reduction=how),
+        learner=replace(learner, advantage=advantage, reduction=how, anchor=_anchor(objective, learner.anchor)),
     )
+
+
+def _anchor(objective: rules.Objective, name: str) -> str:
+    if name == "auto":
+        return "sampling_version" if objective.needs.anchor else "none"
+    if name == "none" and objective.needs.anchor:
+        raise ConfigError(
+            f"learner.anchor = none: {objective.name} compares the policy with an anchor; set it to "
+            f"sampling_version, or choose one that needs none ({', '.join(rules.without('anchor'))})"
+        )
+    return name
 
 
 def _resolved_schedule(schedule: ScheduleConfig) -> ScheduleConfig:

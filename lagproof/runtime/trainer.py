@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from torch import Tensor
 
@@ -12,6 +13,7 @@ from lagproof.data.batch import Batch
 from lagproof.data.metrics import values
 from lagproof.data.samples import Group, StepOutcome
 from lagproof.data.slices import Key
+from lagproof.learner.anchor import at_versions
 from lagproof.learner.probe import probe
 from lagproof.learner.step import Learner, Recipe
 from lagproof.metrics.responses import by_task, reasons, responses
@@ -89,8 +91,9 @@ class Trainer:
 
     def train(self, command: Train, groups: Sequence[Group]) -> Trained:
         """One optimiser step, measured and recorded."""
+        batch = self._anchored(Batch.of(groups))
         with self._watch.on("learn"):
-            result = self._learner.step(Batch.of(groups))
+            result = self._learner.step(batch)
         batch, step = result.batch, self._learner.version
         found = values(result.metrics | responses(batch.samples) | reasons(batch.samples) | by_task(batch.groups))
         if result.outcome is StepOutcome.TRAINED:
@@ -98,6 +101,21 @@ class Trainer:
                 self._writer.record(batch, step)
             found |= self._probe(batch, step)
         return Trained(command.batch, result.outcome, step, found, batch.num_tokens)
+
+    def _anchored(self, batch: Batch) -> Batch:
+        """With the learner's own log-probabilities at the versions that sampled; those of age 0 are the step's own."""
+        if self._config.learner.anchor != "sampling_version":
+            return batch
+        kept = {version: weights for version, weights in self._kept.items() if version != self._learner.version}
+        with self._watch.on("anchor"):
+            then = at_versions(
+                self._loaded.model,
+                batch,
+                kept,
+                temperature=self._config.rollout.temperature,
+                budget_tokens=self._config.learner.micro_batch_tokens,
+            )
+        return replace(batch, anchor_logp=then)
 
     def publish(self, version: int, in_flight: Collection[int]) -> None:
         """Copy the newest weights into the channel.
@@ -111,12 +129,15 @@ class Trainer:
         self.keep(in_flight)
 
     def keep(self, in_flight: Collection[int]) -> None:
-        """Keep the weights of the versions in flight for the probe, the newest few of them; the channel copied them."""
-        if not self._config.probe.every:
+        """Keep the weights of versions in flight for anchor and probe, the newest of them; the channel copied them."""
+        limit = self._config.probe.versions if self._config.probe.every else 0
+        if self._config.learner.anchor == "sampling_version":
+            limit = max(limit, self._config.learner.anchor_versions)
+        if not limit:
             return
         published, weights = self.channel.fetch()
         kept = {v: w for v, w in {**self._kept, published: weights}.items() if v in {published, *in_flight}}
-        self._kept = {v: kept[v] for v in sorted(kept)[-self._config.probe.versions :]}
+        self._kept = {v: kept[v] for v in sorted(kept)[-limit:]}
 
     def save(self, moment: Moment, held: Mapping[int, Group]) -> None:
         """A checkpoint.
@@ -170,4 +191,5 @@ def _recipe(config: Config) -> Recipe:
         advantage=ADVANTAGES[config.learner.advantage],
         temperature=config.rollout.temperature,
         config=config.learner,
+        anchor=config.learner.anchor,
     )

@@ -13,6 +13,7 @@ from lagproof import names
 from lagproof.config import AlarmConfig, Config, LearnerConfig, ScheduleConfig, keys
 from lagproof.errors import ConfigError, UnknownNameError
 from lagproof.grading.pool import Limits
+from lagproof.learner.anchor import ANCHORS
 from lagproof.learner.optimization import Optimization
 from lagproof.monitor.thresholds import Thresholds
 from lagproof.objectives.reduction import reduction
@@ -146,6 +147,7 @@ def test_every_key_has_a_help_text():
 class TestEachStandsOnce:
     def test_names_are_those_of_the_tables(self):
         assert set(get_args(names.AdvantageName)) == set(ADVANTAGES)
+        assert set(get_args(names.AnchorName)) == set(ANCHORS)
         for name in get_args(names.ReductionName):
             reduction(name, 1)
         for name in get_args(names.Precision):

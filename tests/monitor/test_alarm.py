@@ -222,3 +222,11 @@ def test_thresholds_survive_the_file(tmp_path):
     assert config.alarm.d_bar == (0.1, math.inf) and config.alarm.ess == (1.0, 0.0)
     config.save_toml(tmp_path / "config.toml")
     assert Config.load(tmp_path / "config.toml") == config
+
+
+def test_tokens_without_an_anchor_fire_by_their_share():
+    few, many = {"missing_anchor": 5, "tokens": 95}, {"missing_anchor": 20, "tokens": 80}
+    window = dataclasses.replace(CONFIG, window=1)
+    assert fired(few, config=window) == [(4, "missing_anchor", Severity.YELLOW)]
+    assert fired(many, config=window) == [(4, "missing_anchor", Severity.RED)]
+    assert fired({"missing_anchor": 0, "tokens": 95}, config=window) == []
