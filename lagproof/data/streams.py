@@ -14,6 +14,7 @@ class Purpose(IntEnum):
     SAMPLE = 1
     EVALUATE = 2
     EVAL_PROBLEMS = 3
+    CLOCK = 4
 
 
 def stream(seed: int, purpose: Purpose, *index: int) -> int:

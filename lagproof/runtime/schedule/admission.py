@@ -85,12 +85,15 @@ class Periodic:
         finished: Mapping[int, object],
         unfinished: Collection[int],
     ) -> list[int] | None:
-        """The next ``B`` prompts by number; fewer where some failed or the data ended."""
+        """The next ``B`` prompts by number; fewer where some failed or the data ended.
+
+        ``unfinished`` comes in the order of the numbers: none of the batch is among them if the first is not.
+        """
         end = (progress.batches + 1) * prompts_per_step
         if progress.started < end and not progress.data_ended:
             return None
         members = range(end - prompts_per_step, min(end, progress.started))
-        if any(prompt in unfinished for prompt in members):
+        if next(iter(unfinished), end) < end:
             return None
         return [prompt for prompt in members if prompt in finished]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from lagproof.runtime.schedule.admission import Progress
@@ -62,6 +62,7 @@ class Scheduler:
         self.plan = plan
         self._state = ScheduleState()
         self._pool = WorkerPool()
+        self._waiting: set[int] = set()  # open prompts that nobody runs
         self._begun = False
         self._lost = 0
         self._last_failure = "before the resume"
@@ -80,6 +81,7 @@ class Scheduler:
         """
         scheduler = cls(plan)
         scheduler._state = from_snapshot(plan, snapshot)
+        scheduler._waiting = set(scheduler._state.open)
         return scheduler
 
     def snapshot(self) -> dict[str, Any]:
@@ -138,6 +140,7 @@ class Scheduler:
         self._pool.check()
         running = {run.prompt for run in self._pool.runs.values()}
         assert running <= self._state.open.keys(), "a prompt runs that is not open"
+        assert self._waiting == self._state.open.keys() - running, "an open prompt neither runs nor waits"
 
     def handle(self, *events: Event) -> list[Command]:
         """Take events in the order in which they happened; return what to do next. Empty after ``Stop``."""
@@ -173,7 +176,7 @@ class Scheduler:
                 self._tick(now_s, commands)
 
     def _worker_lost(self, number: int, reason: str, commands: list[Command]) -> None:
-        self._pool.lose(number)
+        self._waiting |= set(self._pool.lose(number))
         self._lost += 1
         restarts = self.plan.limits.restarts
         if self._lost > restarts:
@@ -196,6 +199,7 @@ class Scheduler:
         del state.open[run.prompt]
         state.buffer[run.prompt] = SampledPrompt(ticket, event.oldest, event.newest)
         state.failed_in_row = 0
+        self._drop_late([run.prompt], commands)
 
     def _sample_failed(self, ticket: int, reason: str, commands: list[Command]) -> None:
         state, limits = self._state, self.plan.limits
@@ -205,6 +209,7 @@ class Scheduler:
         prompt = self._pool.end(ticket).prompt
         state.open[prompt].failures += 1
         if state.open[prompt].failures < limits.attempts:
+            self._waiting.add(prompt)
             return
         del state.open[prompt]
         state.failed += 1
@@ -248,6 +253,7 @@ class Scheduler:
     def _next_version(self, commands: list[Command]) -> None:
         state = self._state
         state.version += 1
+        self._drop_late(list(state.buffer), commands)
         state.zero_variance_in_row = state.bad_in_row = 0
         if state.version % self.plan.admission.broadcast_every == 0 and state.version < self.plan.steps:
             state.published = state.version
@@ -263,7 +269,6 @@ class Scheduler:
 
     def _next_batch(self, commands: list[Command]) -> Train | None:
         state, size = self._state, self.plan.prompts_per_step
-        self._drop_late(commands)
         while not self._at_end(commands):
             batch = self.plan.admission.batch(self._progress, size, state.buffer, state.open)
             if batch is None:
@@ -275,14 +280,15 @@ class Scheduler:
             state.batches += 1  # all its prompts failed
         return None
 
-    def _drop_late(self, commands: list[Command]) -> None:
+    def _drop_late(self, prompts: Iterable[int], commands: list[Command]) -> None:
+        """Of these, where one may have become too old: as it came, or as the version moved."""
         if self.plan.admission.late != "drop":
             return
         state, max_age = self._state, self.plan.max_age
-        for prompt, result in list(state.buffer.items()):
-            age = state.version - result.oldest
+        for prompt in prompts:
+            age = state.version - state.buffer[prompt].oldest
             if age > max_age:
-                del state.buffer[prompt]
+                result = state.buffer.pop(prompt)
                 state.drop(DiscardReason.LATE.value, 1)
                 detail = f"{age} versions old, at most {max_age} allowed"
                 commands.append(Discard(result.ticket, prompt, DiscardReason.LATE, detail))
@@ -305,23 +311,31 @@ class Scheduler:
         return True
 
     def _start(self, commands: list[Command]) -> None:
-        state, pool, plan = self._state, self._pool, self.plan
-        prompts: list[int] = []
-        if len(state.open) > len(pool.runs):
-            running = {run.prompt for run in pool.runs.values()}
-            prompts = [prompt for prompt in state.open if prompt not in running]
+        state, plan = self._state, self.plan
+        if self._pool.free(state.published) is None:
+            return
         room = plan.admission.room(self._progress, plan.prompts_per_step, plan.steps)
         if plan.num_prompts is not None:
             room = min(room, plan.num_prompts - state.started)
-        for prompt in [*prompts, *range(state.started, state.started + room)]:
-            run = pool.start(state.next_ticket, prompt, state.published)
-            if run is None:
+        for prompt in sorted(self._waiting):
+            if not self._start_one(prompt, commands):
                 return
-            tries = state.open.setdefault(prompt, Tries())
-            tries.starts += 1
-            commands.append(Start(state.next_ticket, prompt, run.worker, tries.starts, run.version))
-            state.started = max(state.started, prompt + 1)
-            state.next_ticket += 1
+        for prompt in range(state.started, state.started + room):
+            if not self._start_one(prompt, commands):
+                return
+
+    def _start_one(self, prompt: int, commands: list[Command]) -> bool:
+        state = self._state
+        run = self._pool.start(state.next_ticket, prompt, state.published)
+        if run is None:
+            return False
+        self._waiting.discard(prompt)
+        tries = state.open.setdefault(prompt, Tries())
+        tries.starts += 1
+        commands.append(Start(state.next_ticket, prompt, run.worker, tries.starts, run.version))
+        state.started = max(state.started, prompt + 1)
+        state.next_ticket += 1
+        return True
 
     @property
     def _num_late(self) -> int:
