@@ -33,7 +33,9 @@ _CHARACTERS = {
     "º": r"^\circ",
     "℃": r"^\circ C",
     "℉": r"^\circ F",
-    **dict.fromkeys("€£\u200b\u200c\u200d\u2060\ufeff", ""),
+    "、": ",",
+    "¢": r"\text{ cents}",
+    **dict.fromkeys("€£¥￥₹₩₽\u200b\u200c\u200d\u2060\ufeff", ""),
     "′": "'",
     "’": "'",
     "θ": r"\theta ",
@@ -63,6 +65,19 @@ _COMMAND = re.compile(r"\\[A-Za-z]+")
 _COLOUR = re.compile(r"\\(?:textcolor|color) ?\{[^{}]*\}|\\underline(?= ?\{)")
 _EMPTY_SET = re.compile(r"\\\{ ?\\\}")
 _BLACKBOARD = re.compile(r"\\mathbb ?([A-Z])")
+_CURRENCY = r"(?:Rs\.?|INR|USD|EUR|GBP|CNY|RMB)"
+_MONEY = re.compile(
+    rf"^ ?(?:\\text ?\{{ ?{_CURRENCY} ?\}}|{_CURRENCY}|(?:US|HK|NT|[ACS])(?=\\?\$)) ?"
+    r"(?=\\?\$? ?\d)|\\(?:yen|pounds|euro|textdollar|texteuro|textsterling|textyen)(?![A-Za-z]) ?"
+)
+_MODULO = re.compile(
+    r"\\text ?\{ ?\( ?mod ?(\d+|[a-z]) ?\) ?\}|\\pmod ?\{? ?(\d+|[a-z]) ?\}?"
+    r"|\( ?(?:\\(?:text|mathrm) ?\{ ?mod ?\}|\\[bp]?mod(?![A-Za-z])|mod(?![A-Za-z])) ?\{? ?(\d+|[a-z]) ?\}? ?\)"
+)
+_ORDINAL = re.compile(r"(?<=\d)(?:st|nd|rd|th)(?![A-Za-z])|(?<=\d)\^ ?\{ ?(?:\\text ?\{ ?)?(?:st|nd|rd|th) ?\}? ?\}")
+_AND_SO_ON = re.compile(r"(?<![\d.])(\d*+)\.(\d{2,60})(?:\\[lc]?dots[cbom]?(?![A-Za-z])|\.\.\.)")
+_SEMICOLON = re.compile(r"([\[(][^\[\](){};,]*);([^\[\](){};,]*[\])])")
+_RELATION = re.compile(r"[<>]|\\(?:leq?|geq?|neq?|lt|gt)(?![A-Za-z])|(?<=\})\\cup")
 _CHOOSE = re.compile(r"\{([^{}\\]*[^{}\\ ]) ?\\choose(?![A-Za-z]) ?([^{}]*)\}")
 _TIMES_LETTER = re.compile(r"(?<=\d) ?x ?(?=10 ?\^)")
 _COMMON_LOG = re.compile(r"\\lg(?![A-Za-z])")
@@ -82,7 +97,7 @@ _LEAD_IN = re.compile(
     r"|(?i:(?:the )?(?:final )?answer ?(?:is\b ?:?|:)))(?= ?\S)"
 )
 _TURNED = re.compile(r"(?i)\b(?:not|no|minus|negative|more|less|fewer|half|twice|than|least|most|without|wrong)\b")
-_AND_OR = re.compile(rf" ?,? ?(?:{_WORDS}\{{ ?(?:and|or) ?\}}|(?<![A-Za-z\\])(?:and|or)(?![A-Za-z])) ?")
+_AND_OR = re.compile(rf" ?,? ?(?:{_WORDS}\{{ ?(and|or) ?\}}|(?<![A-Za-z\\])(and|or)(?![A-Za-z])) ?")
 _DEGREE_WORD = re.compile(_WRAPPER + r"\{ ?(\^\\circ ?[CFK]?) ?\}")
 _CONSTANT_WORD = re.compile(_WRAPPER + r"\{ ?([eid]) ?\}")
 _NUMBER_WRAPPER = re.compile(_WRAPPER + r"\{ ?([-+]?[\d.,]*\d) ?\}")
@@ -111,6 +126,13 @@ def clean(text: str) -> str:
 
 def _squeezed(text: str) -> str:
     return re.sub(r"\s+", " ", text) if "  " in text or not text.isprintable() else text
+
+
+def _connected(text: str) -> str:
+    """ "and" and "or" between inequalities as signs, since there they differ; in a list both are commas."""
+    if _RELATION.search(text) is None:
+        return _AND_OR.sub(", ", text)
+    return _AND_OR.sub(lambda m: r" \land " if (m[1] or m[2]) == "and" else r" \lor ", text)
 
 
 def _without_lead_in(text: str) -> str:
@@ -190,6 +212,16 @@ def mixed_numbers(text: str) -> str:
 def has_adjacent_numbers(text: str) -> bool:
     """Whether two numbers stand side by side with nothing but space between them, which means nothing."""
     return _ADJACENT_NUMBERS.search(text) is not None
+
+
+def balanced(text: str) -> bool:
+    """Whether every group is closed and none closes that was not opened."""
+    level = 0
+    for match in re.finditer(r"\\.|[{}]", text):
+        level += (match[0] == "{") - (match[0] == "}")
+        if level < 0:
+            return False
+    return level == 0
 
 
 def depth(text: str) -> int:
@@ -277,9 +309,26 @@ def _join_numbers(text: str) -> str:
     return "".join([*out, text[last:]])
 
 
+def _recurring(match: re.Match[str]) -> str:
+    """``0.1666\\ldots`` as the fraction it is, where its last digits repeat; else as it was."""
+    digits = match[2]
+    for length in range(1, 11):
+        cycle, times = digits[-length:], 3 if length == 1 else 2
+        if digits.endswith(cycle * times):
+            head = digits
+            while head.endswith(cycle):
+                head = head[:-length]
+            return _fraction(match[1] or "0", head, cycle)
+    return match[0]
+
+
 def _repeating(match: re.Match[str]) -> str:
     """``0.1\\overline{6}`` -> the fraction it is."""
     whole, head, cycle = (match[1] or "0", match[2], match[3]) if match[3] else match.groups()[3:]
+    return _fraction(whole, head, cycle)
+
+
+def _fraction(whole: str, head: str, cycle: str) -> str:
     scale = 10 ** len(head) * (10 ** len(cycle) - 1)
     value = int(whole + head + cycle) - int(whole + head)
     return rf"\frac{{{value}}}{{{scale}}}"
@@ -292,12 +341,18 @@ _STEPS: tuple[Callable[[str], str], ...] = (
     partial(_substituted, _EMPTY_SET, r"\\emptyset "),
     partial(_substituted, _CHOOSE, r"\\binom{\1}{\2}"),
     partial(_substituted, _BLACKBOARD, r"\\mathbb{\1}"),
+    lambda text: text.replace("{:}", ":"),
+    partial(_substituted, _MODULO, lambda m: rf" \pmod{{{m[1] or m[2] or m[3]}}}"),
+    partial(_substituted, _MONEY, ""),
+    partial(_substituted, _ORDINAL, ""),
+    partial(_substituted, _AND_SO_ON, _recurring),
     partial(_substituted, _BOLD, lambda m: m[1] or m[2] or ""),
     partial(_substituted, _EXPLICIT_SEPARATOR, ""),
     partial(_substituted, _SPACE_COMMAND, " "),
     partial(_substituted, _DROPPED, ""),
     _without_lead_in,
-    partial(_substituted, _AND_OR, ", "),
+    _connected,
+    partial(_substituted, _SEMICOLON, r"\1,\2"),
     partial(_substituted, _PERCENT_WORD, r"\\%"),
     lambda text: _without_trail(_unwrap(text.strip())),
     partial(_substituted, _DEGREE_WORD, r"\1"),

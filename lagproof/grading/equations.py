@@ -73,6 +73,10 @@ def _is_name(text: str, reader: Reader) -> bool:
 
 def coordinates(text: str) -> dict[str, str]:
     """Values by name of a list of values with different names (``x = 1, y = 2``); empty for anything else."""
+    sides = [side.strip() for side in split_top(text, "=")]
+    if len(sides) == 2 and all(side.startswith("(") and side.endswith(")") for side in sides):
+        names, values = ([part.strip() for part in split_top(side[1:-1], ",;")] for side in sides)
+        text = ", ".join(f"{n}={v}" for n, v in zip(names, values, strict=True)) if len(names) == len(values) else text
     pairs = [[side.strip() for side in split_top(part, "=")] for part in split_top(text, ",;")]
     if len(pairs) < 2 or any(len(pair) != 2 or _COORDINATE.fullmatch(pair[0]) is None for pair in pairs):
         return {}

@@ -13,7 +13,7 @@ from lagproof.errors import InputError
 from lagproof.grading.extract import Form
 from lagproof.grading.grader import Grader
 from lagproof.grading.pool import Limits
-from lagproof.grading.rows import FileRow, at, file_rows, has
+from lagproof.grading.rows import FileRow, at, file_rows, has, plain
 from lagproof.runs.files import replacing, writing
 
 _BATCH = 32
@@ -126,7 +126,7 @@ def _text(row: FileRow, column: str) -> str:
     if not has(row.values, path):
         inside = f", and {path[0]} is {row.values[path[0]]!r:.80}" if path[0] in row.values else ""
         raise InputError(f"{row.where}: no column {column!r}; the row has {', '.join(row.values) or 'none'}{inside}")
-    value = at(row.values, path)
+    value = plain(at(row.values, path))
     if isinstance(value, bool | list | dict):
-        raise InputError(f"{row.where}: {column} is {value!r:.80}; must be text or a number")
+        raise InputError(f"{row.where}: {column} is {value!r:.80}; must be text, a number, or a list of one")
     return "" if value is None or value != value else str(value)  # NaN is a missing one too

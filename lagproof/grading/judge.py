@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 from lagproof.grading import numbers
-from lagproof.grading.clean import clean, depth
+from lagproof.grading.clean import balanced, clean, depth
 from lagproof.grading.extract import MAX_CHARS, last_box
-from lagproof.grading.notation import choice
-from lagproof.grading.units import differ, is_word, split_unit
+from lagproof.grading.golds import is_missing, written_once
+from lagproof.grading.notation import choice, congruence, letters, named_choice, named_set, without_condition
+from lagproof.grading.units import differ, durations, is_word, other_money, split_unit
 
 MAX_DEPTH = 12
 """Nested brackets at most: reading ten takes the verifier half a second, and each more doubles it."""
@@ -36,7 +38,7 @@ class Question:
 
 
 MARKED_WORDS = re.compile(r"\\(?:text(?:normal|bf|it|rm|sf|tt)?|mbox|hbox)\s*\{([^{}]*)\}")
-_BARE_WORDS = re.compile(r"^\(?[A-Za-z][A-Za-z' .-]*\)?")
+_BARE_WORDS = re.compile(r"^\(?[^\W\d_](?:[^\W\d_]|[' .-])*\)?")
 _BASED = re.compile(r"^([0-9A-Za-z]++) ?_ ?\{? ?(?:\\text ?\{)? ?(\w+) ?\}? ?\}?")
 _THREE_DIGITS = re.compile(r"^\d{1,3}(?:,\d{3})+")
 _LETTERS = frozenset("abcdefghij")
@@ -61,7 +63,17 @@ def first_look(gold: str, answer: str) -> Verdict | Question:
     given = clean(_spaced_list(answer)) if "," in right else clean(answer)
     if not given:
         return Verdict.UNPARSED
-    return _by_choice(right, given) or _by_words(right, given) or _by_base(right, given) or _by_value(right, given)
+    if other_money(gold, answer):
+        return Verdict.WRONG
+    if _dense(right) == _dense(given):
+        return Verdict.CORRECT
+    right, given = named_set(right, words_of(right)), named_set(given, words_of(given))
+    return next(filter(None, (look(right, given) for look in _LOOKS)))
+
+
+def _dense(text: str) -> str:
+    """Without the spaces that say nothing: all but those between two letters or digits."""
+    return re.sub(r"(?<![^\W_]) | (?![^\W_])", "", text)
 
 
 def _spaced_list(answer: str) -> str:
@@ -69,22 +81,31 @@ def _spaced_list(answer: str) -> str:
     return answer.replace(",", ", ") if _THREE_DIGITS.fullmatch(answer.strip(" ${}\\")) else answer
 
 
+@lru_cache(maxsize=4096)
 def clean_gold(gold: str) -> str | None:
     """The right answer as plain LaTeX, or ``None`` where there is none that could be read."""
+    gold = written_once(gold)
+    if is_missing(gold) or not balanced(gold):
+        return None
     inner = last_box(gold) if "\\boxed" in gold or "\\fbox" in gold else gold.strip()
-    if not inner or len(inner) > MAX_CHARS or depth(inner) > MAX_DEPTH:
+    if not inner or is_missing(inner) or len(inner) > MAX_CHARS or depth(inner) > MAX_DEPTH:
         return None
     return clean(inner) or None
 
 
 def _by_choice(gold: str, answer: str) -> Verdict | Question | None:
     """``\\textbf{(C)}\\ 5`` against ``C`` or ``5``, on either side: the letter of a choice with what it stands for."""
+    several = letters(gold), letters(answer)
+    if all(several) and any(separated for _, separated in filter(None, several)):
+        return Verdict.CORRECT if sorted(several[0][0]) == sorted(several[1][0]) else Verdict.WRONG
+    if re.fullmatch("[A-J]", gold) and (named := named_choice(answer)):
+        return Verdict.CORRECT if named == gold else Verdict.WRONG
     right, given = choice(gold), choice(answer)
     if right is None and given is None:
         return None
-    letters = right[0] if right else words_of(gold), given[0] if given else words_of(answer)
-    if all(letter is not None and len(letter) == 1 for letter in letters):
-        return Verdict.CORRECT if str(letters[0]).lower() == str(letters[1]).lower() else Verdict.WRONG
+    both = right[0] if right else words_of(gold), given[0] if given else words_of(answer)
+    if all(letter is not None and len(letter) == 1 for letter in both):
+        return Verdict.CORRECT if str(both[0]).lower() == str(both[1]).lower() else Verdict.WRONG
     if right is not None and given is not None:
         return None
     look = first_look(right[1] if right else gold, given[1] if given else answer)
@@ -120,9 +141,11 @@ def _plain(text: str) -> str:
 
 def _are_words(text: str) -> bool:
     """Whether bare letters are words or labels (``even``, ``ABC``, ``IV``, ``no``), and not a product of variables."""
-    words = re.findall(r"[A-Za-z]+", text)
+    words = re.findall(r"[^\W\d_]+", text)
     if not words or "\\" in text:
         return False
+    if not text.isascii() and not re.search(r"[\d=<>+*/^]", text):
+        return True
     label = len(words) == 1 and words[0].isupper() and (len(words[0]) > 2 or set(words[0]) <= set("IVXLCDM"))
     return label or words[0].lower() in _SHORT_WORDS or all(len(word) > 3 and is_word(word) for word in words)
 
@@ -162,6 +185,35 @@ def based(text: str) -> tuple[str, int | None] | None:
     return digits, base
 
 
+def _by_congruence(gold: str, answer: str) -> Verdict | None:
+    r"""``n \equiv 3 \pmod 4``: the same residues of the same modulus, and of the same name where both have one."""
+    right, given = congruence(gold), congruence(answer)
+    if right is None or right.name is None:
+        return None
+    if given is None:
+        return Verdict.WRONG
+    same = (right.residues, right.modulus) == (given.residues, given.modulus) and given.name in (None, right.name)
+    return Verdict.CORRECT if same else Verdict.WRONG
+
+
+def _by_duration(gold: str, answer: str) -> Verdict | None:
+    """``3 h 20 min``: number by number and unit by unit."""
+    right, given = durations(gold), durations(answer)
+    if right is None or given is None:
+        return None
+    return Verdict.CORRECT if right == given else Verdict.WRONG
+
+
+def _by_condition(gold: str, answer: str) -> Verdict | Question | None:
+    r"""``n(n+1) \text{ for } n \ge 1``: without what says for which; two that say different things are different."""
+    (right, right_says), (given, given_says) = without_condition(gold), without_condition(answer)
+    if right_says is None and given_says is None:
+        return None
+    if right_says and given_says and _dense(right_says) != _dense(given_says):
+        return Verdict.WRONG
+    return first_look(right, given)
+
+
 def _by_value(gold: str, answer: str) -> Verdict | Question:
     right, right_unit = split_unit(_unmarked(gold), plain_number=False)
     right_number = numbers.read(right)
@@ -172,6 +224,10 @@ def _by_value(gold: str, answer: str) -> Verdict | Question:
     if right_number is not None and given_number is not None:
         return Verdict.CORRECT if numbers.equal(right_number, given_number) else Verdict.WRONG
     return Question(right, given) if given else Verdict.UNPARSED
+
+
+_LOOKS = (_by_choice, _by_condition, _by_congruence, _by_duration, _by_words, _by_base, _by_value)
+"""The first that has something to say says it."""
 
 
 def _unmarked(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -10,6 +11,8 @@ import sympy
 from latex2sympy2_extended.sets import FiniteSet
 from math_verify import verify as math_verify
 from sympy.core.relational import Eq, Ge, Gt, Le, Lt, Ne, Relational
+
+from lagproof.grading.reader import UnreadableError, is_constant
 
 Same = Callable[[Any, Any], bool]
 _PROBES = ((5, 7), (17, 3), (2, 9))
@@ -117,3 +120,47 @@ def _same_side(kind: type, gold: Any, answer: Any, same: Same) -> bool:
     """Whether two differences are the same but for a number, which is positive where the side counts."""
     factor = _factor(gold, answer)
     return factor is not None and (factor > 0 or kind in (Eq, Ne)) and same(gold, factor * answer)
+
+
+def solutions(text: str, reader: Callable[[str], Any]) -> Any:
+    r"""The real numbers that inequalities, equations and sets with ``\lor`` and ``\land`` between them describe.
+
+    ``None`` where a part is neither, or they are about several letters.
+    """
+    symbols: set[Any] = set()
+    union = []
+    for either in re.split(r"\\lor(?![A-Za-z])", text):
+        parts = [_part(part.strip(), reader, symbols) for part in re.split(r"\\land(?![A-Za-z])", either)]
+        if any(part is None for part in parts):
+            return None
+        union.append(sympy.Intersection(*parts))
+    return sympy.Union(*union) if len(symbols) < 2 else None
+
+
+def _part(text: str, reader: Callable[[str], Any], symbols: set[Any]) -> Any:
+    try:
+        value = reader(text)
+    except UnreadableError:
+        return None
+    symbols |= value.free_symbols
+    if isinstance(value, Eq) and isinstance(value.lhs, sympy.Symbol) and is_constant(value.rhs):
+        return sympy.FiniteSet(value.rhs.doit())
+    return _plain_set(region(value))
+
+
+def _plain_set(value: Any) -> Any:
+    """A set of sympy's own kinds, ``None`` for anything else."""
+    if isinstance(value, FiniteSet):
+        elements = vars(value)["_unsorted_args"]
+        return sympy.FiniteSet(*(e.doit() for e in elements)) if all(map(is_constant, elements)) else None
+    if isinstance(value, sympy.Union):
+        parts = [_plain_set(part) for part in value.args]
+        return None if any(part is None for part in parts) else sympy.Union(*parts)
+    if isinstance(value, sympy.Interval):
+        return sympy.Interval(value.start.doit(), value.end.doit(), value.left_open, value.right_open)
+    return value if value in (sympy.S.Reals, sympy.S.EmptySet) else None
+
+
+def same_set(gold: Any, answer: Any) -> bool:
+    """Whether two sets of real numbers are equal."""
+    return gold == answer or sympy.SymmetricDifference(gold, answer).doit() is sympy.S.EmptySet

@@ -25,14 +25,32 @@ class FileRow:
 def at(values: Mapping[str, Any], path: Sequence[str]) -> Any:
     """The value under a path of columns, ``None`` where one is missing; a column may be an object written as text.
 
-    A column whose own name has the dots comes first.
+    A number is a place in a list, from 0: ``choices.0.message.content``. A column whose own name has the dots comes
+    first.
     """
     if (whole := ".".join(path)) in values:
         return values[whole]
     value: Any = values
     for name in path:
-        value = _opened(value)
-        value = value.get(name) if isinstance(value, Mapping) else None
+        value = _inside(_opened(value), name)
+    return value
+
+
+def _inside(value: Any, name: str) -> Any:
+    """What an object has under a name, or a list at a place, ``None`` where there is nothing."""
+    if isinstance(value, Mapping):
+        return value.get(name)
+    if isinstance(value, list) and name.isdecimal():
+        return value[int(name)] if int(name) < len(value) else None
+    return None
+
+
+def plain(value: Any) -> Any:
+    """The text of a list of one, and of one message of the assistant; else the value as it is."""
+    while isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    if isinstance(value, Mapping) and value.get("role") == "assistant" and isinstance(value.get("content"), str):
+        return value["content"]
     return value
 
 
@@ -45,15 +63,18 @@ def has(values: Mapping[str, Any], path: Sequence[str]) -> bool:
         value = _opened(value)
         if value is None:
             return True
-        if not isinstance(value, Mapping) or name not in value:
+        if isinstance(value, list):
+            if not name.isdecimal() or int(name) >= len(value):
+                return False
+        elif not isinstance(value, Mapping) or name not in value:
             return False
-        value = value[name]
+        value = _inside(value, name)
     return True
 
 
 def _opened(value: Any) -> Any:
-    """The object that a text is, or the value itself."""
-    if isinstance(value, str) and value.lstrip().startswith("{"):
+    """The object or list that a text is, or the value itself."""
+    if isinstance(value, str) and value.lstrip().startswith(("{", "[")):
         with suppress(ValueError, RecursionError):
             return json.loads(value)
     return value

@@ -5,6 +5,8 @@ Imported only in the processes of the pool: what is asked here may hang, and may
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -19,9 +21,9 @@ from lagproof.grading import numbers
 from lagproof.grading.constants import same_number
 from lagproof.grading.equations import chains_agree, coordinates, has_equation, without_names
 from lagproof.grading.judge import Verdict
-from lagproof.grading.notation import both_signs, is_time, ratio
+from lagproof.grading.notation import both_signs, is_time, ratio, set_condition
 from lagproof.grading.reader import UnreadableError, is_complex, is_constant, read
-from lagproof.grading.relations import is_region, region, same_equation, same_relation
+from lagproof.grading.relations import is_region, region, same_equation, same_relation, same_set, solutions
 
 _PROBES = ((7, 11), (13, 3))
 """Numerators and denominators of the points at which two expressions are compared."""
@@ -29,7 +31,10 @@ _PROBES = ((7, 11), (13, 3))
 
 def compare(gold: str, answer: str) -> Verdict:
     """Whether two cleaned answers are the same mathematics."""
-    gold, answer = both_signs(gold), both_signs(answer)
+    described = _as_sets(gold, answer)
+    if described is not None:
+        return Verdict.CORRECT if described else Verdict.WRONG
+    gold, answer = (re.sub(r" ?\\l(?:and|or) ?", ", ", both_signs(text)) for text in (gold, answer))
     reader = partial(read, real=not (is_complex(gold) or is_complex(answer)))
     ratios = ratio(gold), ratio(answer)
     try:
@@ -47,6 +52,15 @@ def compare(gold: str, answer: str) -> Verdict:
         return Verdict.CORRECT if same else Verdict.WRONG
     except UnreadableError:
         return Verdict.UNPARSED
+
+
+def _as_sets(gold: str, answer: str) -> bool | None:
+    r"""Whether both are the same set where one is given by "and", "or" or ``\{x \mid x<3\}``; else ``None``."""
+    conditions = set_condition(gold), set_condition(answer)
+    if conditions == (None, None) and not re.search(r"\\l(?:and|or) ", gold + answer):
+        return None
+    sets = [solutions(condition or text, read) for condition, text in zip(conditions, (gold, answer), strict=True)]
+    return None if sets[0] is None or sets[1] is None else same_set(sets[0], sets[1])
 
 
 def _same_ratio(gold: Sequence[Any], answer: Sequence[Any]) -> bool:
@@ -79,6 +93,8 @@ def _compare(gold: str, answer: str, reader: Callable[[str], Any]) -> bool:
 def _as_points(gold: str, answer: str) -> tuple[str, str]:
     """Where one side has names (``x=1, y=2``) and the other has none, both as points: then the order counts."""
     named = coordinates(gold), coordinates(answer)
+    if named[0] and named[0].keys() == named[1].keys():
+        return tuple(f"({', '.join(v for _, v in sorted(each.items(), key=_spelt))})" for each in named)  # type: ignore[return-value]
     if named[0] and not has_equation(answer):
         return f"({', '.join(named[0].values())})", answer if answer.startswith("(") else f"({answer})"
     if named[1] and gold.startswith("(") and not has_equation(gold):
@@ -167,6 +183,26 @@ def _algebraically_equal(gold: Any, answer: Any, rounded: bool) -> bool:
         values = gold.subs(point), answer.subs(point)
         if all(map(is_constant, values)) and not same_number(*values, rounded=rounded):
             return False
-    return sympy_symbolic_eq(gold, answer) or (
+    same = sympy_symbolic_eq(gold, answer) or (
         not {gold, answer} & set(symbols) and math_verify(gold, answer, timeout_seconds=None, raise_on_error=True)
     )
+    return same or _equal_where_real(gold, answer, symbols)
+
+
+def _equal_where_real(gold: Any, answer: Any, symbols: Sequence[Any]) -> bool:
+    """Whether two expressions with roots are one for positive symbols, and differ nowhere where both are real.
+
+    ``\\frac{1}{\\sqrt{n}}`` and ``\\sqrt{1/n}`` differ only where neither is real; ``\\sqrt{x^2}`` and ``x`` everywhere
+    below 0.
+    """
+    if not symbols or not all(any(not p.exp.is_integer for p in v.atoms(sympy.Pow)) for v in (gold, answer)):
+        return False
+    for signs in itertools.product((1, -1), repeat=min(len(symbols), 4)):
+        point = [
+            (s, sign * sympy.Rational(7 + 2 * i, 11)) for i, (s, sign) in enumerate(zip(symbols, signs, strict=False))
+        ]
+        values = [sympy.N(value.subs(point), 30) for value in (gold, answer)]
+        if all(v.is_real for v in values) and abs(values[0] - values[1]) > 1e-20:
+            return False
+    positive = {symbol: sympy.Symbol(f"{symbol}_positive", positive=True) for symbol in symbols}
+    return sympy.simplify((gold - answer).subs(positive).doit()) == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,10 @@ from typing import Any
 
 from lagproof.errors import InputError
 from lagproof.grading.extract import last_box
-from lagproof.grading.rows import FileRow, at, has
+from lagproof.grading.golds import is_missing, written_once
+from lagproof.grading.rows import FileRow, at, has, plain
+
+log = logging.getLogger(__name__)
 
 QUESTIONS = ("problem", "question", "Problem", "Question", "prompt", "query")
 GOLDS = ("answer", "Answer", "ground_truth", "gold", "final_answer", "solution", "Solution")
@@ -123,10 +127,14 @@ def items(rows: Sequence[FileRow], schema: Schema, columns: Columns) -> list[Ite
     """
     out: list[Item] = []
     seen: dict[str, str] = {}
+    missing: list[str] = []
     for number, row in enumerate(rows):
         question = _question(_value(row, columns.question, schema.columns.question or QUESTIONS, "question"), row)
-        written = _gold(_value(row, columns.gold, schema.columns.gold or GOLDS, "gold"), row)
+        written = written_once(_gold(_value(row, columns.gold, schema.columns.gold or GOLDS, "gold"), row))
         gold = schema.gold_of(written)
+        if is_missing(gold):
+            missing.append(row.where)
+            continue
         if "####" in gold:
             raise InputError(
                 f"{row.where}: the right answer is a whole solution with '####', as GSM8K has it; name the task "
@@ -143,6 +151,11 @@ def items(rows: Sequence[FileRow], schema: Schema, columns: Columns) -> list[Ite
             )
         seen[item.id] = row.where
         out.append(item)
+    if missing:
+        log.warning(
+            "%d of %d problems are left out, since their right answer is a word for none, such as 'proof': first %s",
+            *(len(missing), len(rows), missing[0]),
+        )
     return out
 
 
@@ -206,8 +219,7 @@ def _content(message: Mapping[str, Any]) -> str | None:
 
 
 def _gold(value: Any, row: FileRow) -> str:
-    if isinstance(value, list) and len(value) == 1:
-        value = value[0]
+    value = plain(value)
     if isinstance(value, float) and math.isnan(value):
         raise InputError(f"{row.where}: the right answer is NaN, so it is missing; correct the row or take it out")
     if isinstance(value, bool) or not isinstance(value, str | int | float):

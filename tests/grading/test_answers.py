@@ -14,7 +14,7 @@ from lagproof.grading.clean import clean, depth, has_adjacent_numbers, mixed_num
 from lagproof.grading.extract import MAX_CHARS, Form, extract
 from lagproof.grading.judge import Question, Verdict, first_look
 from lagproof.grading.numbers import Number
-from lagproof.grading.units import canonical, split_unit
+from lagproof.grading.units import differ, read_unit, split_unit
 from lagproof.grading.votes import answer_key
 
 
@@ -179,17 +179,23 @@ def test_rounding_and_percent(gold: str, answer: str, same: bool) -> None:
         ("10 cm", "10", "cm"),
         (r"10 \text{ cm}^2", "10", "cm^2"),
         (r"10\text{ square centimeters}", "10", "cm^2"),
-        ("5 apples", "5", None),
+        ("5 apples", "5", "apple"),
         (r"45^\circ", "45", "degree"),
         (r"45^{\circ}", "45", "degree"),
-        (r"20^\circ C", "20", "degreeC"),
+        (r"20^\circ C", "20", "degree"),  # plain degrees are of any scale
         (r"\frac{1}{2}\text{ hour}", r"\frac{1}{2}", "h"),
         ("5x", "5x", None),
         ("10 m", "10", "m"),
     ],
 )
 def test_units(text: str, value: str, unit: str | None) -> None:
-    assert split_unit(text, plain_number=True) == (value, unit)
+    found, said = split_unit(text, plain_number=True)
+    assert found == value
+    assert not differ(said, read_unit(unit)) if unit in PHYSICAL else str(said) == (unit or "None")
+    assert all(differ(said, read_unit(other)) for other in PHYSICAL if said is not None and other != unit)
+
+
+PHYSICAL = ["cm", "cm^2", "h", "m", "degree"]
 
 
 def test_a_lone_letter_is_a_variable_unless_the_gold_is_a_number() -> None:
@@ -209,7 +215,10 @@ def test_a_lone_letter_is_a_variable_unless_the_gold_is_a_number() -> None:
     ],
 )
 def test_unit_names(words: str, unit: str | None) -> None:
-    assert canonical(words) == unit
+    read = read_unit(words)
+    assert (read is None) == (unit is None)
+    assert unit is None or not differ(read, read_unit(unit))
+    assert not read or differ(read, read_unit("kg"))
 
 
 def test_brackets() -> None:

@@ -58,6 +58,22 @@ def test_a_dotted_path_leads_into_an_object_written_as_text(tmp_path: Path) -> N
     assert counts == {"correct": 1, "unparsed": 1}
 
 
+def test_a_number_in_a_path_is_a_place_in_a_list(tmp_path: Path) -> None:
+    """As samples of lm-evaluation-harness and answers of batch interfaces are laid out; each says 7."""
+    message = {"role": "assistant", "content": r"\boxed{7}"}
+    rows = [
+        {"resps": [[r"\boxed{7}"]], "target": ["7"]},
+        {"resps": [[message]], "target": 7},
+        {"resps": '[["\\\\boxed{7}"]]', "target": "7"},
+    ]
+    path = write(tmp_path / "in.jsonl", *rows)
+    for column in ("resps", "resps.0", "resps.0.0"):
+        assert grade_file(path, io.StringIO(), answer_column=column, gold_column="target")["correct"] >= 2, column
+    assert grade_file(path, io.StringIO(), answer_column="resps.0.0", gold_column="target") == {"correct": 3}
+    with pytest.raises(InputError, match=r"line 1: no column 'resps\.1'"):
+        grade_file(path, io.StringIO(), answer_column="resps.1", gold_column="target")
+
+
 @pytest.mark.parametrize("held", ["{7}", "7", {"value": "7"}, 7])
 def test_a_path_that_leads_nowhere_is_an_error_and_not_a_bad_gold(tmp_path: Path, held: object) -> None:
     path = write(tmp_path / "in.jsonl", {"answer": "7", "m": held})
@@ -92,7 +108,7 @@ def test_a_wrong_row_is_named_and_nothing_is_left_behind(tmp_path: Path) -> None
         ('{"answer": ' + "1" * 5000 + ', "gold": "1"}', "line 3: JSON that cannot be read"),
         ("[" * 100_000, "line 3: JSON that cannot be read"),
         ({"answer": "1"}, r"line 3: no column 'gold'; the row has answer"),
-        ({"answer": [1], "gold": "1"}, r"line 3: answer is \[1\]"),
+        ({"answer": [1, 2], "gold": "1"}, r"line 3: answer is \[1, 2\]"),
     ):
         with pytest.raises(InputError, match=message):
             grade_file(write(tmp_path / "in.jsonl", good, good, bad), out)

@@ -48,6 +48,26 @@ def test_gsm8k(tmp_path: Path) -> None:
     assert task.grade([Answer(task.eval_problem(0), "\\boxed{1000}")])[0].reward == 1.0
 
 
+def test_rows_whose_answer_is_a_word_for_none_are_no_problems(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A quarter of one published data set has "proof" or "notfound" for its answer."""
+    rows = plain(6)
+    for number, word in ((1, "proof"), (3, "notfound"), (4, "N/A")):
+        rows[number]["answer"] = word
+    file = write(tmp_path / "a.jsonl", rows)
+    task = tasks.build("math", {"path": file, "held_out": 0.0})
+    assert [task.problem(i).gold for i in range(task.size or 0)] == ["1", "3", "6"]
+    assert "3 of 6 problems are left out" in caplog.text and "line 2" in caplog.text
+
+
+def test_a_gold_is_what_the_list_or_the_escapes_around_it_hold(tmp_path: Path) -> None:
+    rows = plain(4)
+    for row, answer in zip(rows, (r'["5 \\text{ cm}"]', ["7"], r"\\frac{1}{2}", [["8"]]), strict=True):
+        row["answer"] = answer
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    task = tasks.build("math", {"path": str(tmp_path / "a.jsonl"), "held_out": 0.0})
+    assert [task.problem(i).gold for i in range(4)] == [r"5 \text{ cm}", "7", r"\frac{1}{2}", "8"]
+
+
 def test_math_takes_the_gold_from_the_last_box_of_a_solution(tmp_path: Path) -> None:
     solution = r"First \boxed{1}, then $\boxed{\frac{1}{2}}$."
     path = write(tmp_path / "a.jsonl", [{"problem": "?", "solution": solution, "level": "Level 1"}])
