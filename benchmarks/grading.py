@@ -1,9 +1,16 @@
-"""Answers graded a second on one core: plain numbers, algebra, and the mixture that a set such as MATH has."""
+"""How often grading is wrong, on answers of known worth by kind, and answers graded a second on one core.
+
+The answers are in ``answers.jsonl``: right answer, answer, and whether it is right, which was decided without the
+grader; ``made`` says whether somebody wrote the row or a template with its truth built in.
+"""
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import time
+from pathlib import Path
 
 import numpy as np
 
@@ -14,13 +21,58 @@ Pairs = list[tuple[str, str]]
 TARGET_PER_S = 200
 
 
+ANSWERS = Path(__file__).parent / "answers.jsonl"
+
+
 def main() -> None:
+    rates()
     cores = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(cores)})  # inherited by the grading process: everything shares one core
     try:
         _report()
     finally:
         os.sched_setaffinity(0, cores)
+
+
+def rates() -> None:
+    """Print false rewards and false refusals by kind, with intervals of Clopper and Pearson, and every mistake."""
+    rows = [json.loads(line) for line in ANSWERS.read_text(encoding="utf-8").splitlines()]
+    with Grader(limits=Limits(time_s=60, workers=1)) as grader:
+        grades = grader.grade([(row["gold"], rf"\boxed{{{row['answer']}}}") for row in rows])
+    print("\ngrading against answers of known worth, mistakes of all, 95 % (Clopper-Pearson)")
+    print(f"  {'kind':<16}{'false rewards':>30}{'false refusals':>30}")
+    for kind in (*dict.fromkeys(row["kind"] for row in rows), "by hand", "all"):
+        cells = []
+        for right in (False, True):
+            mistaken = [
+                bool(grade.reward) != right
+                for row, grade in zip(rows, grades, strict=True)
+                if row["right"] is right and kind in (row["kind"], row["made"], "all")
+            ]
+            low, high = clopper_pearson(sum(mistaken), len(mistaken))
+            cells.append(f"{sum(mistaken):>4} of {len(mistaken):<4} {low:6.2%} to {high:6.2%}")
+        print(f"  {kind:<16}{cells[0]:>30}{cells[1]:>30}")
+    for row, grade in zip(rows, grades, strict=True):
+        if (grade.reward == 1.0) is not row["right"]:
+            print(f"  {grade.reason}: {row['gold']} | {row['answer']}")
+
+
+def clopper_pearson(count: int, of: int, level: float = 0.95) -> tuple[float, float]:
+    """Exact interval of a share, by bisection of the binomial distribution."""
+
+    def beyond(p: float, upwards: bool) -> float:
+        tail = range(count, of + 1) if upwards else range(count + 1)
+        return math.fsum(math.comb(of, k) * p**k * (1 - p) ** (of - k) for k in tail)
+
+    def bisected(upwards: bool) -> float:
+        low, high = 0.0, 1.0
+        for _ in range(60):
+            middle = (low + high) / 2
+            too_low = beyond(middle, upwards) < (1 - level) / 2
+            low, high = (middle, high) if too_low is upwards else (low, middle)
+        return low
+
+    return (0.0 if count == 0 else bisected(True)), (1.0 if count == of else bisected(False))
 
 
 def _report() -> None:

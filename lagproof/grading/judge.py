@@ -114,7 +114,9 @@ def _by_choice(gold: str, answer: str) -> Verdict | Question | None:
 
 def _by_words(gold: str, answer: str) -> Verdict | None:
     """Compare words (``\\text{Monday}``, ``even``, ``(C)``, ``3:15 p.m.``), case and brackets aside."""
-    if (_letters(gold) or MARKED_WORDS.fullmatch(gold)) and _plain(gold) == _plain(answer):
+    unit = split_unit(_unmarked(gold), plain_number=False)[1]
+    in_words = _letters(gold) or MARKED_WORDS.fullmatch(gold)
+    if in_words and not (unit and unit.readings) and _plain(gold) == _plain(answer):  # units have case: MPa, mPa
         return Verdict.CORRECT
     right, given = words_of(gold), words_of(answer)
     if right is None or numbers.read(right) is not None or (MARKED_WORDS.fullmatch(gold) and re.search(r"\d", right)):

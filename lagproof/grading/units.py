@@ -24,9 +24,8 @@ _START = re.compile(
 _MARKED = re.compile(rf"{_WRAPPER}(?=\{{)|\\frac")
 _ENDS = re.compile(r"[\w)}\]%!'|]$")
 _ENDS_IN_NUMBER = re.compile(r"[\d%)}]$|\\pi$")
-_HALVES = re.compile(
-    rf"\\frac ?\{{ ?(?:{_WRAPPER}\{{([^{{}}]*)\}}|([^{{}}]*)) ?\}} ?\{{ ?(?:{_WRAPPER}\{{([^{{}}]*)\}}|([^{{}}]*)) ?\}}"
-)
+_HALF = rf"\{{ ?(?:{_WRAPPER}\{{([^{{}}]*)\}}|([^{{}}]*))( ?\^ ?(?:\{{ ?\d ?\}}|\d))? ?\}}"
+_HALVES = re.compile(rf"\\frac ?{_HALF} ?{_HALF}")
 _TOKEN = re.compile(r"[^\W\d_]+(?:'s)?\.?|\^ ?\{? ?-?\d ?\}?|[/()]| |\\cdot|\\times|[-.,&]")
 _UNIT_TOKEN = re.compile(r"[^\W\d_]+(?:\.[a-z](?=\b))?\.?|\^ ?-?\d|/|[^\s]")
 _NUMBER_WORDS = (
@@ -177,7 +176,7 @@ def _read_tail(value: str, tail: str, plain_number: bool, *, glued: bool) -> tup
 
 def _flat(tail: str) -> str | None:
     r"""Words and powers without wrappers: ``\frac{\text{km}}{\text{h}}`` as ``km/h``; ``None`` for anything else."""
-    tail = _HALVES.sub(lambda m: f" {m[1] or m[2]}/{m[3] or m[4]}", tail)
+    tail = _HALVES.sub(lambda m: f" {m[1] or m[2]}{m[3] or ''}/{m[4] or m[5]}{m[6] or ''}", tail)
     tail = tail.replace(r"\mu", "u").replace("µ", "u").replace("μ", "u").replace(r"\Omega", "Ω").replace(r"\AA", "å")
     tail = re.sub(r"\^ ?\{ ?(-?\d) ?\}", r"^\1", tail)
     tail = re.sub(_WRAPPER, "", tail).replace("{", "").replace("}", "").replace("~", " ")
