@@ -1,12 +1,10 @@
-"""What moves before the naive loss collapses: tables for ``naive-collapse.md``.
+"""What moves while the naive loss collapses: tables for ``naive-collapse.md``.
 
     lagproof compare docs/evidence/naive-collapse.toml
-    lagproof compare docs/evidence/naive-collapse-lag1.toml
-    python docs/evidence/naive_collapse.py runs/naive-collapse runs/naive-collapse-lag1
+    python docs/evidence/naive_collapse.py runs/naive-collapse
 
 The *fall* of a run is its first evaluation below three quarters of the one before training. Every quantity is a mean
-over five steps. *Left the range*: it was outside of what 98 % of such means of the lag-1 runs lie in, in two windows in
-a row, at or before the fall.
+over five steps, then over seeds; the last column is that of another objective, same seeds, at the steps of the fall.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from lagproof.runs.run import Run
 
 Row = Mapping[str, float]
 WINDOW = 5
-BEFORE = (-20, -10, -5, 0, 10, 20)
+BEFORE = (-10, -5, 0, 5, 10, 20, 30)
 QUANTITIES: dict[str, Callable[[Row], float]] = {
     "S+": lambda r: r["scale_positive"],
     "S-": lambda r: r["scale_negative"],
@@ -63,38 +61,22 @@ def at(values: np.ndarray, step: int) -> float:
     return float(values[step - 1]) if WINDOW <= step <= len(values) else np.nan
 
 
-def left(values: np.ndarray, low: float, high: float, until: int) -> int | None:
-    """First step with two windows in a row on the same side outside of a range."""
-    for side in (values < low, values > high):
-        found = np.flatnonzero(side[1:until] & side[: until - 1])
-        if len(found):
-            return int(found[0]) + 2
-    return None
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("stale", type=Path)
-    parser.add_argument("fresh", type=Path)
+    parser.add_argument("comparison", type=Path)
+    parser.add_argument("--beside", default="tis-1", help="label of the other objective")
     args = parser.parse_args()
-    stale, fresh = ([r for r in read_comparison(p).runs if r.finished] for p in (args.stale, args.fresh))
-    outcomes(stale)
-    naive = [run for run in stale if run.label == "naive"]
-    falls = [step for run in naive if (step := fall(run)) is not None]
-    print(f"\nnaive: fell in {len(falls)} of {len(naive)} seeds, at {', '.join(map(str, falls))}\n")
+    runs = [run for run in read_comparison(args.comparison).runs if run.finished]
+    outcomes(runs)
+    beside = {run.seed: run for run in runs if run.label == args.beside}
+    falls = {run: step for run in runs if run.label == "naive" and (step := fall(run)) is not None}
     times = [f"{t:+d}" if t else "fall" for t in BEFORE]
-    print(
-        f"| | lag 1, 98 % | {' | '.join(times)} | left the range | steps before the fall |", "|---" * 10 + "|", sep="\n"
-    )
+    print(f"\nnaive falls at {', '.join(map(str, falls.values()))}\n")
+    print(f"| | {' | '.join(times)} | {args.beside} |", "|---" * (len(BEFORE) + 2) + "|", sep="\n")
     for name, of in QUANTITIES.items():
-        usual = np.concatenate([windows(run, of)[WINDOW - 1 :] for run in fresh])
-        low, high = np.quantile(usual, [0.01, 0.99])
-        series = [(windows(run, of), step) for run in naive if (step := fall(run)) is not None]
-        means = [np.nanmean([at(values, step + t) for values, step in series]) for t in BEFORE]
-        leads = [step - first for v, step in series if (first := left(v, low, high, step)) is not None]
-        lead = f"{median(leads):g} ({min(leads)}-{max(leads)})" if leads else ""
-        shown = " | ".join(f"{m:.3g}" for m in means)
-        print(f"| {name} | {low:.3g} to {high:.3g} | {shown} | {len(leads)} of {len(series)} | {lead} |")
+        means = [np.nanmean([at(windows(run, of), step + t) for run, step in falls.items()]) for t in BEFORE]
+        other = [at(windows(beside[run.seed], of), step) for run, step in falls.items() if run.seed in beside]
+        print(f"| {name} | {' | '.join(f'{m:.2f}' for m in (*means, np.nanmean(other)))} |")
 
 
 def outcomes(runs: Sequence[Run]) -> None:

@@ -18,10 +18,11 @@ from lagproof.evaluation.statistics import holm, t_interval, t_test
 
 
 def numbers(runs: Sequence[Mapping[str, Any]], label: str, lag: object, metric: str) -> dict[int, float]:
-    """A number of each run by its seed; ``collapsed`` is 0 or 1."""
+    """A number of each run by its seed; ``scale_ratio`` is ``S- / S+``."""
     mine = [run for run in runs if (run["label"], str(run["lag"])) == (label, str(lag))]
-    found = {run["seed"]: run["values"] | {"collapsed": float(bool(run["collapsed"]))} for run in mine}
-    return {seed: values[metric] for seed, values in found.items() if metric in values}
+    if metric == "scale_ratio":
+        return {run["seed"]: run["values"]["scale_negative"] / run["values"]["scale_positive"] for run in mine}
+    return {run["seed"]: run["values"][metric] for run in mine if metric in run["values"]}
 
 
 def main() -> None:
