@@ -35,7 +35,12 @@ from lagproof.runs.run import Run
 MAX_CONFIGS = 12
 """Runs whose configurations a page of runs from anywhere holds."""
 
-STYLES = {ClaimVerdict.HOLDS: Style.GOOD, ClaimVerdict.FAILS: Style.BAD, ClaimVerdict.UNDECIDED: Style.MUTED}
+STYLES = {
+    ClaimVerdict.HOLDS: Style.GOOD,
+    ClaimVerdict.FAILS: Style.BAD,
+    ClaimVerdict.UNDECIDED: Style.MUTED,
+    ClaimVerdict.EXPLORATORY: Style.MUTED,
+}
 
 
 def of_comparison(comparison: Comparison, command: str | None = None) -> Page:

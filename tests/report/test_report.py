@@ -17,10 +17,12 @@ import vl_convert
 from lagproof.config import Config
 from lagproof.data.table import Column, Style, Table, TableCell, TableRow
 from lagproof.errors import RunDirError
+from lagproof.experiments.claims import ClaimVerdict
 from lagproof.experiments.comparison import cell_dir, open_or_create, read_comparison
 from lagproof.experiments.grid import from_tree
 from lagproof.report import write, write_comparison
 from lagproof.report.colours import DARK, LIGHT
+from lagproof.report.comparison_page import STYLES
 from lagproof.report.page import Alarms, Claims, Figure, JudgedClaim, Notes, Numbers, Page, Panel, _environment, render
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "experiments"))
@@ -351,3 +353,7 @@ def test_what_is_no_code_is_in_the_package() -> None:
     files = [p.relative_to(root / "lagproof") for p in (root / "lagproof" / "report").rglob("*") if p.is_file()]
     others = [p for p in files if p.suffix not in (".py", ".pyc")]
     assert len(others) >= 3 and all(any(p.match(pattern) for pattern in patterns) for p in others)
+
+
+def test_every_verdict_of_a_claim_has_a_style() -> None:
+    assert set(STYLES) == set(ClaimVerdict)
