@@ -71,7 +71,11 @@ def test_it_says_what_was_run_and_what_came_out(page: str) -> None:
     assert "<h1>Which &lt;objectives&gt; survive?</h1>" in text
     assert "3 objectives × lags 1, 8, seeds 0, 1. tiny-dense on arithmetic, 40 steps of 16 prompts per step × 8" in text
     assert "<li>Lag 1: nothing collapsed.</li>" in text
-    assert "<li>Lag 8: collapsed: naive (2 of 2 seeds). Held: sat-grpo, spo-0.2.</li>" in text
+    fell = (
+        r"<li>Lag 8: collapsed: naive \(2 of 2 seeds, from step \d+( \(\d+-\d+\))?\)\. Held: sat-grpo, spo-0\.2\.</li>"
+    )
+    assert re.search(fell, text)
+    assert "<li>Exploratory at lag 1, 8: fewer than 5 seeds of an objective there.</li>" in text
     assert 'class="verdict bad"' in text
     assert text.count('<tr class="bad">') == 1
     for title in ("Results", "By lag", "Differences, seed by seed", "Accuracy over steps", "Mismatch over steps"):
@@ -104,11 +108,21 @@ def test_the_table_has_the_first_alarms(page: str) -> None:
 def test_claims_stand_above_the_results(comparison: Path, tmp_path: Path) -> None:
     found = read_comparison(comparison)
     claim = {"text": "naive <fails>", "kind": "collapses", "entries": ["naive"], "lags": [1, 8]}
-    grid = from_tree({**found.grid.tree(), "claims": [claim]}, "x")
+    bound = {
+        "text": "no mismatch",
+        "kind": "within",
+        "metric": "d_bar",
+        "limit": 0.0,
+        "entries": ["naive"],
+        "lags": [8],
+    }
+    grid = from_tree({**found.grid.tree(), "claims": [claim, bound]}, "x")
     text = visible(write_comparison(replace(found, grid=grid), tmp_path / "p.html").read_text(encoding="utf-8"))
-    assert 'naive &lt;fails&gt; <span class="judged bad">does not hold</span>' in text
-    assert "<li>naive at lag 1: 0 of 2 seeds collapsed: does not hold</li>" in text
-    assert "<li>naive at lag 8: 2 of 2 seeds collapsed: holds</li>" in text
+    few = "exploratory, no verdict: fewer than 5 seeds"
+    assert f'naive &lt;fails&gt; <span class="judged muted">{few}</span>' in text
+    assert f"<li>naive at lag 1: 0 of 2 seeds collapsed [0%, 84%]: {few}</li>" in text  # 1 - .025^(1/2)
+    assert f"<li>naive at lag 8: 2 of 2 seeds collapsed [16%, 100%]: {few}</li>" in text
+    assert 'no mismatch <span class="judged bad">does not hold</span>' in text  # one counterexample is enough
     assert text.index("<h2>Claims</h2>") < text.index("<h2>Results</h2>")
 
 
