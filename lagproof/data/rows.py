@@ -61,7 +61,7 @@ class Row:
         if type(step) is not int or step < 0:
             raise ValueError(f"step = {step!r}: must be an integer >= 0")
         values = {
-            Key.parse(name): float(value)
+            Key.parse(name): value
             for name, value in flat.items()
             if name not in ("step", "batch") and isinstance(value, int | float) and not isinstance(value, bool)
         }

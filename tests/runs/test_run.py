@@ -86,6 +86,15 @@ def test_numbers_that_are_none_are_left_out(tmp_path: Path) -> None:
     assert Run.open(path).series("a") == ([3], [4.0])
 
 
+def test_numbers_are_written_as_they_were_read(tmp_path: Path) -> None:
+    """A count stays a count: ``993``, in ``result.json`` as in ``metrics.jsonl``."""
+    path = make_run(tmp_path / "r", steps=1)
+    line = '{"step": 1, "batch": 0, "tokens": 993, "age/1/tokens": 5, "d_bar": 2.0}'
+    (path / "metrics.jsonl").write_text(line + "\n")
+    (row,) = Run.open(path).rows
+    assert json.dumps(row.flat) == line
+
+
 def test_a_run_that_has_just_begun(tmp_path: Path) -> None:
     path = make_run(tmp_path / "r", rollouts=False)
     for name in ("metrics.jsonl", "result.json"):
