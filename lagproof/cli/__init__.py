@@ -194,16 +194,26 @@ JsonOption = Annotated[bool, typer.Option("--json", help="for machines")]
 
 @app.command(
     help="What is wrong with a run, with the evidence and what to try. PATH is a run directory, or a parquet or JSON "
-    "Lines dump of another trainer. Exit code: 0 healthy, 1 unhealthy, 2 unusable."
+    "Lines dump of another trainer. Exit code: 0 healthy, 1 unhealthy, 2 unusable, 3 unknown."
 )
 def doctor(
     path: Annotated[Path, typer.Argument(help="run directory or dump")],
     map_: MapOption = None,
+    scale: Annotated[
+        str | None,
+        typer.Option(
+            help="tiny | large: size of the model that thresholds are for; guessed by default", show_default=False
+        ),
+    ] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="a threshold, as TOML: alarm.d_bar=[0.02, 0.05]")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     from lagproof.cli.diagnosing import run_doctor
 
-    raise typer.Exit(run_doctor(path, _mapping(map_), as_json=as_json))
+    code = run_doctor(path, _mapping(map_), as_json=as_json, scale=scale, overrides=set_ or ())
+    raise typer.Exit(code)
 
 
 @app.command(

@@ -17,24 +17,39 @@ from lagproof.dumps.doctor import Diagnosis, Status, doctor
 from lagproof.dumps.tables import by_sign, overall, removed_by_age
 from lagproof.dumps.whatif import WhatIf, whatif
 from lagproof.dumps.words import particular
-from lagproof.errors import UsageError
+from lagproof.errors import ConfigError, UsageError
 from lagproof.monitor.alarm import Severity
+from lagproof.settings.toml import parse_override
 
 UNUSABLE = 2
 AGE_COLUMNS = 6
-_STYLE = {Status.HEALTHY: "green", Status.WATCH: "yellow", Status.UNHEALTHY: "red"}
+_STYLE = {Status.HEALTHY: "green", Status.WATCH: "yellow", Status.UNHEALTHY: "red", Status.UNKNOWN: "magenta"}
 _SEVERITY = {Severity.YELLOW: "yellow", Severity.RED: "red"}
 
 T = TypeVar("T")
 
 
-def run_doctor(path: Path, mapping: Mapping[str, str] | None = None, *, as_json: bool = False) -> int:
+def run_doctor(
+    path: Path,
+    mapping: Mapping[str, str] | None = None,
+    *,
+    as_json: bool = False,
+    scale: str | None = None,
+    overrides: Sequence[str] = (),
+) -> int:
     """Print the verdict on ``path``.
 
+    Args:
+        path: a run directory of ours, or a dump.
+        mapping: our role of a column to its name.
+        as_json: for machines.
+        scale: of the model; by default guessed.
+        overrides: thresholds, ``alarm.KEY=value``.
+
     Returns:
-        The exit code: 0 healthy, 1 unhealthy, 2 unusable input.
+        The exit code: 0 healthy, 1 unhealthy, 2 unusable input, 3 unknown.
     """
-    verdict = _look(lambda: doctor(path, mapping), path, as_json=as_json)
+    verdict = _look(lambda: doctor(path, mapping, scale=scale, overrides=_alarms(overrides)), path, as_json=as_json)
     if verdict is None:
         return UNUSABLE
     if as_json:
@@ -112,6 +127,22 @@ def show_whatif(found: WhatIf, console: Console) -> None:
             tables.show(table, console)
     show_list("In particular", [particular(c) for c in found.comparisons if c.finding is not None], console)
     show_list("Notes", found.notes, console)
+
+
+def _alarms(overrides: Sequence[str]) -> dict[str, Any]:
+    """``alarm.KEY=value``, by KEY.
+
+    Raises:
+        ConfigError: of another section.
+    """
+    out: dict[str, Any] = {}
+    for text in overrides:
+        name, value = parse_override(text)
+        section, _, key = name.partition(".")
+        if section != "alarm" or not key:
+            raise ConfigError(f"--set {text}: doctor has thresholds only, for example alarm.d_bar=[0.02, 0.05]")
+        out[key] = value
+    return out
 
 
 def _look(look: Callable[[], T], path: Path, *, as_json: bool) -> T | None:

@@ -103,4 +103,6 @@ def _tidy(node: Any, definitions: Mapping[str, Schema]) -> Any:
 
 def _writable(default: Any) -> bool:
     """Whether JSON has the value, and TOML: neither null nor infinity."""
+    if isinstance(default, list | tuple):
+        return all(_writable(value) for value in default)
     return default is not None and not (isinstance(default, float) and not math.isfinite(default))

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +16,15 @@ from torch import Tensor
 
 from lagproof.data.tokens import TokenBatch
 from lagproof.dumps import sources
+from lagproof.dumps.checks import Doubt, checked
 from lagproof.dumps.columns import MissingColumnError
 from lagproof.dumps.flat import Flat, concatenate, flatten, numbered
+from lagproof.dumps.trainers import TrainerFormat, of_columns
 from lagproof.errors import InputError
 from lagproof.tensors.advantage import group_norm
 
-ROUNDED_SHARE = 0.999
-"""Log-probabilities of which at least this share has only bfloat16's digits are taken to have been rounded to it."""
-
 FEW_RESPONSES = 5
-"""Below it each response may well be of a step of its own."""
-
-PADDED_SHARE = 0.1
-"""Share of responses that end with two tokens of probability exactly 1 from which on padding is suspected."""
+"""Below it each response may well be of a step or of a group of its own."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +60,9 @@ class Dump:
         knows_learner: whether the learner's version is known; if not, ages count from each step's newest version,
             and those of age 0 need not be on-policy.
         notes: what a reader of the numbers should know.
+        doubts: what must be said first.
+        top_token: the largest token id that was seen, where there are any.
+        is_ours: whether a run of ours wrote it.
     """
 
     path: Path
@@ -72,6 +71,14 @@ class Dump:
     advantage: str | None
     knows_learner: bool
     notes: Sequence[str]
+    doubts: Sequence[Doubt] = ()
+    top_token: int | None = None
+    is_ours: bool = False
+
+    @property
+    def trainer(self) -> TrainerFormat | None:
+        """Whose columns they are, where that is known."""
+        return of_columns(self.columns)
 
     @property
     def num_tokens(self) -> int:
@@ -111,14 +118,17 @@ def read_dump(path: str | Path, mapping: Mapping[str, str] | None = None) -> Dum
         columns |= source.columns
     is_ours = all(source.is_ours for source in read)
     flat = concatenate(parts)
-    _check_tokens(flat, columns, notes)
+    flat, doubts = checked(flat, columns, notes, is_ours=is_ours)
+    _note_responses(flat, columns, notes)
     step = _steps(flat, [source.path for source in read], parts, notes)
-    origin = _origin(flat, notes)
+    flat, origin = _origin(flat, step, columns, notes)
     batches = _batches(flat, step, is_ours, origin)
     knows_learner = is_ours or "learner_version" in flat.response
     if "version" in flat.token and not knows_learner:
         notes.append("no learner_version: ages are counted from the newest version among the tokens of each step")
-    return Dump(path, batches, columns, origin, knows_learner, tuple(dict.fromkeys(notes)))
+    top_token = max((source.top_token for source in read if source.top_token is not None), default=None)
+    notes = list(dict.fromkeys(notes))
+    return Dump(path, batches, columns, origin, knows_learner, notes, doubts, top_token, is_ours)
 
 
 def _read_files(paths: Sequence[Path], mapping: Mapping[str, str] | None, notes: list[str]) -> list[sources.SourceFile]:
@@ -176,46 +186,44 @@ def _is_no_step(flat: Flat, step: NDArray[np.int64]) -> str | None:
     return None
 
 
-def _origin(flat: Flat, notes: list[str]) -> str | None:
+def _origin(
+    flat: Flat, step: NDArray[np.int64] | None, columns: Mapping[str, str], notes: list[str]
+) -> tuple[Flat, str | None]:
+    """Where advantages come from; without groups of which each has one response."""
+    if flat.group is not None and (lonely := _of_one(flat, step, columns)) is not None:
+        notes.append(lonely)
+        flat = replace(flat, group=None)
+        if "advantage" not in flat.token:
+            return flat, None
     if "advantage" in flat.token:
-        return "column"
-    if "reward" in flat.response and flat.group is not None:
+        return flat, "column"
+    reward = flat.response.get("reward")
+    has_rewards = reward is not None and bool(np.isfinite(reward).any())
+    if has_rewards and flat.group is not None:
         notes.append("no column advantage: computed from the rewards, (x - mean) / std of each group")
-        return "reward"
-    why = "no column group" if "reward" in flat.response else "no column reward"
+        return flat, "reward"
+    why = "no column group" if has_rewards else "no column reward" if reward is None else "no reward that is a number"
     notes.append(f"no column advantage, and {why} to compute it from: nothing can be said by sign or about weights")
-    return None
+    return flat, None
 
 
-def _check_tokens(flat: Flat, columns: Mapping[str, str], notes: list[str]) -> None:
-    """Refuse what cannot be used, and note what will mislead."""
-    policy, sampler = flat.token["policy_logp"], flat.token["sampler_logp"]
-    if not len(policy):
-        raise InputError("there is not one token: nothing to look at")
-    known = np.isfinite(policy) & np.isfinite(sampler)
-    num_known = int(np.count_nonzero(known))
-    if not num_known:
-        raise InputError(
-            f"not one of {len(policy)} tokens has both log-probabilities: all are missing, NaN or infinite"
-        )
-    if num_known < len(policy):
-        missing = len(policy) - num_known
-        notes.append(f"{missing} of {len(policy)} tokens lack a finite log-probability and were left out")
-    for role, values in (("policy_logp", policy), ("sampler_logp", sampler)):
-        above = int(np.count_nonzero(values > 1e-3))
-        if above > num_known // 2:
-            raise InputError(
-                f"{columns[role]} is above 0 on {above} of {num_known} tokens: log-probabilities never are"
-            )
-        if above:
-            tokens = "1 token" if above == 1 else f"{above} tokens"
-            notes.append(f"{columns[role]} is above 0 on {tokens}: log-probabilities never are")
-        if _rounded(values, known, num_known):
-            notes.append(
-                f"{columns[role]} was rounded to bfloat16: the rounding alone gives a d_bar of about .002, as much as "
-                "some engines differ; keep log-probabilities in float32"
-            )
-    empty = int(np.count_nonzero(flat.lengths == 0))
+def _of_one(flat: Flat, step: NDArray[np.int64] | None, columns: Mapping[str, str]) -> str | None:
+    """What is said where each group has one response."""
+    assert flat.group is not None
+    group, num = numbered(flat.group), len(flat.lengths)
+    pairs = group[None] if step is None else np.stack([step, group])
+    if num < FEW_RESPONSES or len(np.unique(pairs, axis=1).T) < num:
+        return None
+    return (
+        f"each group has one response: no advantage can be computed from rewards; is {columns['group']} the prompt's? "
+        "If not, name the column that is with --map group=<column>"
+    )
+
+
+def _note_responses(flat: Flat, columns: Mapping[str, str], notes: list[str]) -> None:
+    """Responses that count nowhere, or not everywhere."""
+    keep = flat.response.get("keep", np.ones(len(flat.lengths), dtype=np.bool_))
+    empty = int(np.count_nonzero((flat.lengths == 0) & keep))
     if empty:
         notes.append(f"{empty} of {len(flat.lengths)} responses have no token to look at, and count nowhere")
     reward = flat.response.get("reward")
@@ -224,28 +232,8 @@ def _check_tokens(flat: Flat, columns: Mapping[str, str], notes: list[str]) -> N
         if unknown:
             notes.append(
                 f"{unknown} of {len(flat.lengths)} responses have no finite {columns['reward']}, so no advantage: "
-                "their tokens were left out"
+                "their tokens count for the mismatch, and for nothing by sign or about weights"
             )
-    padded = _padded(flat)
-    if padded > PADDED_SHARE * len(flat.lengths):
-        notes.append(
-            f"{padded} of {len(flat.lengths)} responses end with log-probabilities of exactly 0 on both sides, as "
-            "padding has: if it is padding, name its mask with --map mask=<column>"
-        )
-
-
-def _padded(flat: Flat) -> int:
-    """Responses whose last two tokens have both log-probabilities exactly 0."""
-    zero = (flat.token["policy_logp"] == 0) & (flat.token["sampler_logp"] == 0)
-    last = (np.cumsum(flat.lengths) - 1)[flat.lengths >= 2]
-    return int(np.count_nonzero(zero[last] & zero[last - 1]))
-
-
-def _rounded(values: NDArray[np.float32], known: NDArray[np.bool_], num_known: int) -> bool:
-    coarse = (values.view(np.uint32) & np.uint32(0xFFFF)) == 0
-    is_zero = values == 0
-    others = num_known - int(np.count_nonzero(is_zero & known))
-    return others > 0 and int(np.count_nonzero(coarse & known & ~is_zero)) >= ROUNDED_SHARE * others
 
 
 def _batches(flat: Flat, step: NDArray[np.int64] | None, is_ours: bool, origin: str | None) -> list[DumpBatch]:

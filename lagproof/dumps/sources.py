@@ -248,6 +248,8 @@ def _source(
     used = {
         role: values for role, values in arrays.items() if role in NEEDED or role == "mask" or not _is_empty(values)
     }
+    if "reward" in arrays and "reward" not in used:
+        notes = [*notes, f"{columns['reward']} is null for every response"]
     if is_list(used["policy_logp"].type):  # nothing has to say which response a token belongs to
         used.pop("response", None)
     table = pa.table(used)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from lagproof.monitor.advice import LAGPROOF, PLAIN, Knobs
+from lagproof.monitor.advice import PLAIN, Knobs
 
 
 @dataclass(frozen=True)
@@ -23,13 +23,13 @@ class TrainerFormat:
     name: str
     policy: str
     sampler: str
-    knobs: Knobs
+    knobs: Knobs = PLAIN
     text_columns: frozenset[str] = frozenset()
     record: str = ""
 
 
 TRAINERS: tuple[TrainerFormat, ...] = (
-    TrainerFormat("lagproof", "policy_logp", "sampler_logp", LAGPROOF),
+    TrainerFormat("lagproof", "policy_logp", "sampler_logp"),
     TrainerFormat(
         "verl",
         "old_log_probs",
@@ -146,7 +146,3 @@ def of_text(columns: Collection[str]) -> TrainerFormat | None:
     """The trainer whose files of texts have these columns; the one of which the most are there."""
     known = [t for t in TRAINERS if t.text_columns and t.text_columns <= set(columns)]
     return max(known, key=lambda t: len(t.text_columns), default=None)
-
-
-def knobs(trainer: TrainerFormat | None) -> Knobs:
-    return PLAIN if trainer is None else trainer.knobs

@@ -136,7 +136,7 @@ def whatif(
     path = Path(path)
     now = baseline_choice(path, baseline)
     dump = read_dump(path, mapping)
-    notes = list(dump.notes)
+    notes = [*(doubt.sentence for doubt in dump.doubts), *dump.notes]
     names = objectives or weighable(dump, notes)
     chosen = [now, *(beside(text, now) for text in dict.fromkeys(names) if text != now.label)]
     if dump.advantage is None:

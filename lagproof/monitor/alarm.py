@@ -101,6 +101,15 @@ def mismatch(context: AlarmContext) -> Violation | None:
     )
 
 
+def divergence(context: AlarmContext) -> Violation | None:
+    """The sampler's distribution diverges from the policy's."""
+    return _above(
+        context.history.mean("k3"),
+        context.config.k3,
+        lambda x, t: f"the divergence left its band: k3 {x:.3g} {_lately(context)} (threshold {t:g})",
+    )
+
+
 def mismatch_growth(context: AlarmContext) -> Violation | None:
     """The policy is much further from its sampler than it was when the run began."""
     d, first = context.history.mean("d_bar"), context.history.first("d_bar")
@@ -259,6 +268,7 @@ def non_finite(context: AlarmContext) -> Violation | None:
 
 RULES: dict[str, Rule] = {
     "mismatch": mismatch,
+    "divergence": divergence,
     "mismatch_growth": mismatch_growth,
     "heavy_tail": heavy_tail,
     "negative_side": negative_side,

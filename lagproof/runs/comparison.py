@@ -47,9 +47,13 @@ class ComparisonDir:
     def logs(self) -> Path:
         return self.path / "logs"
 
+    @property
+    def cells(self) -> Path:
+        return self.path / "cells"
+
     def cell(self, name: str) -> Path:
         """The run directory of a cell."""
-        return self.path / "cells" / name
+        return self.cells / name
 
     def has_run(self, name: str) -> bool:
         """Whether a cell has started."""

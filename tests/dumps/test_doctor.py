@@ -267,7 +267,7 @@ def dump(path, spread, *, n=4000, steps=1, **columns):
 
 
 def test_a_healthy_and_an_unhealthy_dump(tmp_path):
-    good = doctor(dump(tmp_path / "good.parquet", 0.03))
+    good = doctor(dump(tmp_path / "good.parquet", 0.03), scale="tiny")
     assert good.exit_code == 0 and good.sentence.startswith("Healthy: nothing fired in 1 step, d_bar 0.02")
     bad = doctor(dump(tmp_path / "bad.parquet", 2.0))
     assert bad.exit_code == 1 and "the mismatch left its band" in bad.sentence
@@ -282,7 +282,7 @@ def test_a_dump_with_steps_is_a_history(tmp_path):
         for row, step in zip(table["sampler_logp"], table["step"], strict=True)
     ]
     pq.write_table(pa.table(table | {"sampler_logp": late}), path)
-    verdict = doctor(path)
+    verdict = doctor(path, scale="tiny")
     assert verdict.steps == 20 and verdict.exit_code == 1
     assert min(alarm.step for alarm in verdict.alarms) == 15
 
@@ -325,3 +325,43 @@ def test_unusable_input_has_an_exit_code_of_its_own(tmp_path, capsys):
     assert run_doctor(dump(tmp_path / "d.parquet", 0.1), {"policy_logp": "x"}, as_json=True) == 2
     told = json.loads(capsys.readouterr().out)
     assert told["status"] == "unusable" and "no such column" in told["error"]
+
+
+def test_a_comparison_names_its_runs(tmp_path):
+    (tmp_path / "compare.toml").write_text("")
+    for name in ("grpo-lag8-s0", "naive-lag8-s0"):
+        (tmp_path / "cells" / name).mkdir(parents=True)
+        run_dir(tmp_path / "cells" / name, healthy())
+    with pytest.raises(InputError, match=r"is a comparison; give one of its runs: .*cells/grpo-lag8-s0, .*naive"):
+        doctor(tmp_path)
+
+
+@pytest.mark.parametrize(("saved", "named"), [((200, 240), None), ((5, 9, 200), 9)])
+def test_only_a_checkpoint_that_exists_is_gone_back_to(saved, named, tmp_path):
+    path = run_dir(tmp_path / "run", collapsing(), overrides=["alarm.window=1"], result=FINISHED)
+    for step in saved:
+        (path / "checkpoints" / f"step-{step:06d}").mkdir(parents=True)
+    said = [line for line in doctor(path).advice if "checkpoint" in line]
+    assert bool(said) is (named is not None)
+    assert named is None or f"go back to the checkpoint of step {named}, from before the first alarm" in said[0]
+
+
+def test_a_reward_that_falls_to_nothing_at_once_is_the_headline(tmp_path):
+    rows = [{"step": 1, **QUIET, "reward": 0.62}, {"step": 2, **QUIET, "d_bar": 1080.0, "reward": 0.3}]
+    rows += [{"step": 3, **QUIET, "d_bar": 1080.0, "reward": 0.0}]
+    rows += [{"step": 3, "reward": 0.0, "truncated": 1.0, "outcome": "zero_variance"}] * 8
+    detail = "8 batches in a row had no signal: raise rollout.max_tokens or task.shots"
+    result = {"reason": "no_signal", "success": False, "detail": detail, "steps": 3, "metrics": {}}
+    verdict = doctor(run_dir(tmp_path / "run", rows, result=result))
+    assert verdict.sentence == (
+        "Unhealthy: the reward fell from 0.62 to 0 within 2 updates, and the run was aborted: 8 batches in a row had "
+        "no signal."
+    )
+    assert verdict.advice[0] == "the reward fell from 0.62 to 0 within 2 updates: lower the learning rate (learner.lr)"
+    assert not any("max_tokens" in line or "task.shots" in line for line in verdict.advice)
+
+
+def test_a_run_without_a_log_ratio_is_not_healthy(tmp_path):
+    rows = [{"step": step, "reward": 0.5} for step in range(1, 20)]
+    verdict = doctor(run_dir(tmp_path / "run", rows, result=FINISHED))
+    assert (verdict.status, verdict.exit_code) == (Status.UNKNOWN, 3)

@@ -221,7 +221,9 @@ def test_nan_and_infinity_are_left_out_and_counted(tmp_path):
     (tmp_path / "dump.jsonl").write_text(row)
     dump, batch = only(tmp_path / "dump.jsonl")
     assert lp.mismatch(batch.tokens)["d_bar"] == 0.5
-    assert any("4 of 5 tokens lack a finite log-probability" in note for note in dump.notes)
+    assert [doubt.sentence for doubt in dump.doubts] == [
+        "4 of 5 tokens lack a finite log-probability and were left out (80%): nothing is known of them"
+    ]
 
 
 def test_bfloat16_is_noticed_on_either_side(tmp_path):
@@ -327,10 +329,18 @@ def test_damaged_and_missing_files(tmp_path):
         read_dump(tmp_path / "empty")
 
 
-def test_padding_is_suspected(tmp_path):
+def test_padding_without_a_mask_is_left_out_and_said_first(tmp_path):
     columns = {"policy_logp": [[-1.0, 0.0, 0.0]] * 4, "sampler_logp": [[-1.5, 0.0, 0.0]] * 4}
     dump = read_dump(parquet(tmp_path / "dump.parquet", columns))
-    assert any("4 of 4 responses end with" in note and "--map mask" in note for note in dump.notes)
+    assert dump.num_tokens == 4 and dump.batches[0].tokens.response.tolist() == [0, 1, 2, 3]
+    said = dump.doubts[0].sentence
+    assert said.startswith("4 of 4 responses end with") and "8 tokens in all" in said and "--map mask=" in said
+
+
+def test_responses_of_many_lengths_that_end_with_sure_tokens_are_not_padded(tmp_path):
+    rows = [[-1.0] * n + [0.0, 0.0] for n in range(1, 9)]
+    path = parquet(tmp_path / "dump.parquet", {"policy_logp": rows, "sampler_logp": rows})
+    assert read_dump(path).num_tokens == sum(map(len, rows))
 
 
 def test_steps_from_a_column_in_any_order(write):
@@ -415,8 +425,7 @@ def test_responses_whose_reward_is_missing_are_told(tmp_path):
     rows = [{**row, "reward": reward} for row, reward in zip([*ROWS, ROWS[1]], [1.0, 0.0, None], strict=True)]
     bare = [{key: value for key, value in row.items() if key != "advantage"} for row in rows]
     path = jsonl(tmp_path / "bare.jsonl", bare)
-    assert (
-        "1 of 3 responses have no finite reward, so no advantage: their tokens were left out" in read_dump(path).notes
-    )
+    said = "1 of 3 responses have no finite reward, so no advantage: their tokens count for the mismatch, and for "
+    assert any(note.startswith(said) for note in read_dump(path).notes)
     assert whatif(path, ["naive"]).tokens == 3
     assert not any("reward" in note for note in read_dump(jsonl(tmp_path / "full.jsonl", rows)).notes)

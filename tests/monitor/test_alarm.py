@@ -12,9 +12,10 @@ from lagproof.data.rows import Row
 from lagproof.errors import ConfigError
 from lagproof.monitor.alarm import RULES, Monitor, Severity, alarms
 
-CONFIG = AlarmConfig(window=2)
+CONFIG = AlarmConfig(window=2, k3=(1e-3, 2.8e-3))
 HEALTHY = {
     "d_bar": 0.05,
+    "k3": 1e-4,
     "abs_d_q50": 0.01,
     "abs_d_q999": 0.5,
     "loss_mass_ratio": 1.5,
@@ -43,6 +44,7 @@ def fired(*changes: dict, config: AlarmConfig = CONFIG, healthy_steps: int = 3):
 # name of the alarm, a change that is just inside the band, one that is yellow, one that is red
 CASES = [
     ("mismatch", {"d_bar": 0.15}, {"d_bar": 0.1501}, {"d_bar": 0.401}),
+    ("divergence", {"k3": 1e-3}, {"k3": 1.01e-3}, {"k3": 2.81e-3}),
     ("heavy_tail", {"abs_d_q999": 4.0}, {"abs_d_q999": 4.01}, {"abs_d_q999": 8.01}),
     ("negative_side", {"loss_mass_ratio": 5.0}, {"loss_mass_ratio": 5.01}, {"loss_mass_ratio": 20.1}),
     ("entropy_collapse", {"entropy": 0.5}, {"entropy": 0.499}, {"entropy": 0.199}),
