@@ -20,7 +20,8 @@ gradient `-w`.
 
 `pi` is the policy being trained, `mu` the sampler: the distribution a token was really drawn from, after temperature,
 top-k and top-p. `d = log pi(a) - log mu(a)`, `r = exp(d)` with `d` clamped to +-20; where the ratio itself carries the
-gradient a token beyond the clamp has weight 0 and is counted (`ratio_overflow`).
+gradient a token beyond the clamp has weight 0 and is counted (`ratio_overflow`); where it is only a factor (`sg(...)`
+in the formula) the clamped ratio is that factor.
 
 `pi_anchor` is the anchor: what the learner itself gave the token at an earlier version, best the one that sampled it.
 `d = u + e`: `u = log pi - log pi_anchor` is what updates did, `e = log pi_anchor - log mu` what the engine computes

@@ -10,6 +10,7 @@
     │   │   ├── DataChoiceError     a data set that needs another path, split or subset; carries those there are
     │   │   └── PromptError         a prompt that a model cannot read
     │   └── RunDirError             a run directory that exists, is missing, or cannot be written
+    │       └── DiskError           the disk is full or broken; exit code 1
     ├── MissingPackageError (ImportError)  a package of an extra is not installed; names the extra
     ├── CheckpointError             a checkpoint that cannot be read
     ├── RunStoppedError             a run that cannot continue: no signal, gradients that stay non-finite, a lost engine
@@ -45,12 +46,13 @@ class UnknownNameError(ConfigError):
         kind: what was looked up, in words: ``"objective"``, ``"configuration key"``.
         got: the name that was not found.
         allowed: the names that exist.
+        hint: what to do instead, where that is known; else the nearest name is proposed.
     """
 
-    def __init__(self, kind: str, got: str, allowed: Iterable[str]) -> None:
+    def __init__(self, kind: str, got: str, allowed: Iterable[str], hint: str = "") -> None:
         self.kind, self.got, self.allowed = kind, got, sorted(allowed)
-        self.nearest = _nearest(got, self.allowed)
-        hint = f"did you mean {self.nearest!r}? " if self.nearest else ""
+        self.nearest = None if hint else _nearest(got, self.allowed)
+        hint = f"did you mean {self.nearest!r}? " if self.nearest else f"{hint}; " if hint else ""
         super().__init__(f"unknown {kind} {got!r}: {hint}allowed: {', '.join(self.allowed) or '(none)'}")
 
 
@@ -91,6 +93,10 @@ class RunDirError(UsageError):
     """A run directory that exists already, is missing, or cannot be written."""
 
 
+class DiskError(RunDirError):
+    """A file that could not be written since the disk is full or broken: nothing that the caller asked for is wrong."""
+
+
 class MissingPackageError(LagproofError, ImportError):
     """A package that belongs to an extra of lagproof is not installed."""
 
@@ -119,12 +125,17 @@ class InterruptedRunError(LagproofError):
 
 def _nearest(got: str, names: Sequence[str]) -> str | None:
     """The most similar name, by its last part; before all others one with the same letters (``gpro``: ``grpo``)."""
-    last = {name.rsplit(".", 1)[-1]: name for name in reversed(names)}
-    word = got.rsplit(".", 1)[-1]
+    last = {_folded(name): name for name in reversed(names)}
+    word = _folded(got)
     near = difflib.get_close_matches(word, list(last), n=5)
     swapped = (name for name in near if sorted(name) == sorted(word))
     found = next(swapped, near[0] if near else None)
     return None if found is None else last[found]
+
+
+def _folded(name: str) -> str:
+    """The last part of a name, as all ways of writing it have it: ``SAT_GRPO`` and ``sat-grpo``."""
+    return name.rsplit(".", 1)[-1].lower().replace("-", "_")
 
 
 def _extras() -> dict[str, list[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -12,6 +13,9 @@ from lagproof.errors import ConfigError, InputError
 from lagproof.objectives import objective
 from lagproof.objectives.reduction import Reduction, TokenMean, TokenSum
 from lagproof.objectives.reduction import reduction as reduction_by_name
+
+LARGEST_LOGP = 1e-3
+"""Above 0 by no more than this a log-probability is rounding of half precision."""
 
 
 def loss(
@@ -53,8 +57,23 @@ def loss(
 
     Raises:
         UnknownNameError, ConfigError: an objective, a reduction or an option that does not exist or is not allowed.
-        InputError: shapes that do not agree, or a missing ``sampler_logp``, ``anchor_logp`` or ``age``.
+        InputError: shapes that do not agree, a missing ``sampler_logp``, ``anchor_logp`` or ``age``, positive
+            log-probabilities, or log-probabilities that are all missing.
     """
+    if not isinstance(name, str):
+        raise ConfigError(
+            f"name is {type(name).__name__}: must be a name of lp.OBJECTIVES, for example 'grpo', with the objective's "
+            "options as further arguments; of an lp.objective(...) call weigh(tokens)"
+        )
+    given = {"policy_logp": policy_logp, "sampler_logp": sampler_logp, "anchor_logp": anchor_logp}
+    for argument, value in {**given, "mask": mask, "response": response, "age": age}.items():
+        if value is not None and not isinstance(value, Tensor):
+            raise InputError(
+                f"{argument} is {type(value).__name__}: must be a tensor; make it one with torch.as_tensor"
+            )
+    advantage = torch.as_tensor(advantage, device=policy_logp.device)
+    if not advantage.is_floating_point():
+        advantage = advantage.to(torch.float32)
     built = objective(name, **options)
     how = reduction_by_name(reduction or built.default_reduction, max_tokens)
     if mask is not None:
@@ -79,10 +98,34 @@ def loss(
         raise InputError(
             "neither mask nor response: pass mask with padded [B, T] tensors, or response with flat [N] ones"
         )
+    for argument, of_tokens in (
+        ("policy_logp", tokens.policy_logp),
+        ("sampler_logp", tokens.sampler_logp if built.needs.sampler else None),
+        ("anchor_logp", tokens.anchor_logp if built.needs.anchor else None),
+    ):
+        if of_tokens is not None:
+            _check_logp(argument, of_tokens.detach())
     counts = _counts(how, num_responses, num_tokens)
     weighting = built.weigh(tokens, reduction=how, counts=counts)
     _check_counts(tokens.response[weighting.scorable], num_responses, num_tokens)
     return weighting.loss(tokens.policy_logp), weighting.stats
+
+
+def _check_logp(argument: str, logp: Tensor) -> None:
+    """What no softmax gives, on the tokens of responses."""
+    if not logp.numel():
+        return
+    largest = float(torch.where(torch.isfinite(logp), logp, -torch.inf).max())
+    if largest > LARGEST_LOGP:
+        raise InputError(
+            f"{argument} has a token with {largest:.4g}: a log-probability is <= 0; pass log-probabilities in nats, "
+            "neither probabilities, nor logits, nor negative log-likelihoods"
+        )
+    if largest == -math.inf:
+        raise InputError(
+            f"{argument} is missing (NaN or infinite) on all {logp.numel()} tokens: nothing can be learned from them; "
+            "leave such a batch out, and see why nothing was recorded"
+        )
 
 
 def _counts(how: Reduction, num_responses: int | None, num_tokens: int | None) -> Counts | None:

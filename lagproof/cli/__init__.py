@@ -15,7 +15,7 @@ from rich.console import Console
 from typer.core import TyperCommand
 
 from lagproof import __version__
-from lagproof.errors import ConfigError, InterruptedRunError, LagproofError, UsageError
+from lagproof.errors import ConfigError, DiskError, InterruptedRunError, LagproofError, UsageError
 from lagproof.evaluation.settings import Settings
 from lagproof.grading.extract import Form
 from lagproof.grading.pool import Limits
@@ -47,7 +47,7 @@ def main() -> None:
     except InterruptedRunError as error:
         _fail(str(error), 130)
     except UsageError as error:
-        _fail(f"error: {error}", 2)
+        _fail(f"error: {error}", 1 if isinstance(error, DiskError) else 2)
     except LagproofError as error:
         _fail(f"error: {error}", 1)
     except BrokenPipeError:

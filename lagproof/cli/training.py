@@ -44,7 +44,8 @@ def train(
         )
     accuracy = result.metrics.get("eval/accuracy")
     said = "" if accuracy is None else f", accuracy {accuracy:.3f}"
-    say(f"{result.reason} after {result.steps} steps{said}: {result.run_dir}", console)
+    steps = f"{result.steps} step{'' if result.steps == 1 else 's'}"
+    say(f"{result.reason} after {steps}{said}: {result.run_dir}", console)
 
 
 def _settings(config: Path | None, overrides: Sequence[str], resume: Path | None, replay: Path | None) -> Config:

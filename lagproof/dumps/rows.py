@@ -73,7 +73,7 @@ def of_run(path: Path) -> Record:
     rows = [row for row in run.history if row.step > 0 or row.outcome]  # not the evaluation before the first step
     tied = sum(row.outcome == "zero_variance" for row in rows)
     if len(rows) == tied and run.aborted is None:
-        without = f" ({tied} batches had no signal, and made none)" if tied else ""
+        without = f" ({tied} {'batch' if tied == 1 else 'batches'} had no signal, and made none)" if tied else ""
         raise InputError(f"{path}: no training step is recorded yet{without}: nothing to judge")
     notes, alarm, objective = list(run.notes), Thresholds(), None
     if not run.config:

@@ -115,7 +115,8 @@ def remedies(alarm: str) -> list[str]:
 
 def _class(name: str) -> type[Objective]:
     if name not in TABLE:
-        raise UnknownNameError("objective", name, TABLE)
+        other = next((cls.name for cls in TABLE.values() if str(name).lower() in cls.known_as), None)
+        raise UnknownNameError("objective", name, TABLE, "" if other is None else f"its clip is here {other!r}")
     return TABLE[name]
 
 

@@ -52,6 +52,7 @@ class Objective(ABC):
 
     Class attributes, with which an objective declares itself whole:
         name: in configurations and in ``lp.objective``.
+        known_as: what else people call the rule, in small letters.
         unit: what is weighed as one, a token or a response.
         rule_needs: what else than the policy the rule reads, in its default form.
         default_reduction, default_advantage: what the source of the objective uses.
@@ -63,6 +64,7 @@ class Objective(ABC):
     """
 
     name: ClassVar[str]
+    known_as: ClassVar[tuple[str, ...]] = ()
     unit: ClassVar[Scope] = Scope.TOKEN
     rule_needs: ClassVar[Needs] = Needs(sampler=True)
     default_reduction: ClassVar[str] = "response_mean"

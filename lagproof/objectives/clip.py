@@ -106,6 +106,7 @@ class GRPO(TokenClip):
     """
 
     name: ClassVar[str] = "grpo"
+    known_as: ClassVar[tuple[str, ...]] = ("ppo",)
     colour: ClassVar[int | None] = 0
     caveats: ClassVar = ("without dual the weight of a token with A < 0 grows with its ratio, without bound",)
     remedies: ClassVar = {"mismatch": "grpo"}

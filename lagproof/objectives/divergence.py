@@ -40,7 +40,7 @@ class DPPO(Objective):
 
     def rule(self, tokens: ScorableTokens) -> TokenWeights:
         assert tokens.sampler_logp is not None
-        a, r, (low, high) = tokens.advantage, tokens.ratio.slope, _pair(self.delta)
+        a, r, (low, high) = tokens.advantage, tokens.ratio.value, _pair(self.delta)
         moved = binary_total_variation(tokens.policy_logp, tokens.sampler_logp)
         size = self.distance(tokens.policy_logp, tokens.sampler_logp, moved)
         above, below = (a > 0) & (moved > 0) & (size > high), (a < 0) & (moved < 0) & (size > low)

@@ -13,6 +13,7 @@ from lagproof.report.comparison_page import of_comparison, of_runs
 from lagproof.report.page import save
 from lagproof.report.run_page import of_run
 from lagproof.report.whatif_page import of_whatif
+from lagproof.runs.evaluation import is_evaluation
 from lagproof.runs.run import Run
 
 __all__ = ["write", "write_comparison", "write_report", "write_whatif"]
@@ -41,11 +42,20 @@ def write(sources: Sequence[Path], out: Path | None = None, *, command: str | No
         out = out or source / FILE
         if is_comparison(source):
             return write_comparison(read_comparison(source), out, command=command)
-        return write_report([Run.open(source)], out, command=command)
+        return write_report([_run(source)], out, command=command)
     runs: list[Run] = []
     for source in sources:
-        runs += read_comparison(source).runs if is_comparison(source) else [Run.open(source)]
+        runs += read_comparison(source).runs if is_comparison(source) else [_run(source)]
     return write_report(pooled(runs), out or Path(FILE), command=command)
+
+
+def _run(source: Path) -> Run:
+    if is_evaluation(source):
+        raise RunDirError(
+            f"{source}: is an evaluation, which has no page; its numbers are in {source / 'result.json'}, and the same "
+            "lagproof eval command prints its table again without sampling"
+        )
+    return Run.open(source)
 
 
 def write_comparison(comparison: Comparison, out: Path | None = None, *, command: str | None = None) -> Path:

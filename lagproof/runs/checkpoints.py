@@ -7,6 +7,7 @@
     step-000040/                       a plain Hugging Face folder: ``AutoModelForCausalLM.from_pretrained`` reads it
     step-000040/run/manifest.json      size and SHA-256 of every file
     step-000040/run/state.json         the schedule, and how much of the rows was written
+    step-000040/run/config.toml        the run's configuration, as it was then
     step-000040/run/held.parquet       responses that are sampled and not yet trained, see ``rollouts.py``
     step-000040/run/optimizer.pt
     step-000040/run/sampler.safetensors, kept-000032.safetensors   weights of earlier versions
@@ -33,9 +34,9 @@ from torch import Tensor
 
 from lagproof.data.batch import Batch
 from lagproof.data.samples import Group
-from lagproof.errors import CheckpointError
+from lagproof.errors import CheckpointError, RunDirError
 from lagproof.runs import rollouts
-from lagproof.runs.files import read_json, write_parquet, writing
+from lagproof.runs.files import read_json, read_toml, replace_folder, sync, write_parquet, writing
 from lagproof.runs.layout import RunLayout
 from lagproof.runs.writer import KEPT
 
@@ -95,9 +96,14 @@ def save(layout: RunLayout, state: Checkpoint, save_model: Callable[[Path], None
             with _as_os_errors():
                 save_model(beside)
                 _write_state(beside / "run", state)
+            if layout.config.is_file():
+                shutil.copyfile(layout.config, beside / "run" / "config.toml")
             _write_manifest(beside)
+            for file in (layout.metrics, layout.schedule):  # the checkpoint says how long they are
+                if file.exists():
+                    sync(file)
             shutil.rmtree(path, ignore_errors=True)
-            beside.replace(path)
+            replace_folder(beside, path)
         finally:
             shutil.rmtree(beside, ignore_errors=True)
         for surplus in layout.saved()[:-keep]:
@@ -122,17 +128,31 @@ def verify(path: Path) -> None:
     Raises:
         CheckpointError: names the checkpoint and the file.
     """
-    try:
-        manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
-    except (OSError, json.JSONDecodeError) as error:
-        raise CheckpointError(f"checkpoint {path}: its manifest cannot be read: {error}") from error
-    for name, expected in manifest.items():
+    for name, (num_bytes, sha256) in _read_manifest(path).items():
         file = path / name
         size = file.stat().st_size if file.is_file() else None
-        if size != expected["bytes"]:
-            raise CheckpointError(f"checkpoint {path}: {name} has {size} bytes, {expected['bytes']} were written")
-        if _sha256(file) != expected["sha256"]:
+        if size != num_bytes:
+            raise CheckpointError(f"checkpoint {path}: {name} has {size} bytes, {num_bytes} were written")
+        if _sha256(file) != sha256:
             raise CheckpointError(f"checkpoint {path}: {name} is damaged (its SHA-256 is not the one written)")
+
+
+def _read_manifest(path: Path) -> dict[str, tuple[int, str]]:
+    """Size and digest of each file, by its name; the manifest itself may be damaged in any way."""
+    try:
+        found = read_json(path / MANIFEST)
+        manifest = {name: (int(said["bytes"]), str(said["sha256"])) for name, said in found.items()}
+        if lacks := [name for name in ("run/state.json", "run/held.parquet") if name not in manifest]:
+            raise KeyError(lacks[0])
+    except (RunDirError, KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"checkpoint {path}: its manifest cannot be read: {error}") from error
+    return manifest
+
+
+def load_config(path: Path) -> dict[str, Any] | None:
+    """The configuration that a checkpoint was written with, as TOML values; ``None`` where it has none."""
+    file = path / "run" / "config.toml"
+    return read_toml(file) if file.is_file() else None
 
 
 def load_progress(path: Path) -> SavedProgress:

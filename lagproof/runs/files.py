@@ -8,6 +8,7 @@ The one place that renames, locks, and says what to do when a disk is full.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import tomllib
@@ -18,11 +19,12 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from lagproof.errors import RunDirError
+from lagproof.errors import DiskError, RunDirError
 
 FIX = "make room, or fix its permissions"
 """What to do about a file that cannot be written, where nothing better is known."""
 
+_OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 Json = Mapping[str, Any]
 
 
@@ -31,12 +33,13 @@ def writing(path: Path, advice: str = FIX) -> Iterator[None]:
     """Turn whatever says that the disk is full or closed into one error that says what to do.
 
     Raises:
-        RunDirError: ``path`` cannot be written; with ``advice``.
+        RunDirError: ``path`` cannot be written; with ``advice``. A ``DiskError`` where the disk is full or broken.
     """
     try:
         yield
     except OSError as error:
-        raise RunDirError(f"{path}: cannot be written: {error.strerror or error}; {advice}") from error
+        kind = DiskError if error.errno in _OF_THE_DISK else RunDirError
+        raise kind(f"{path}: cannot be written: {error.strerror or error}; {advice}") from error
 
 
 @contextlib.contextmanager
@@ -45,12 +48,39 @@ def replacing(path: Path) -> Iterator[Path]:
     beside = path.with_name(f".{path.name}.tmp")
     try:
         yield beside
-        with beside.open("rb") as file:  # else a power cut may leave the name without the content
-            os.fsync(file.fileno())
+        sync(beside)
         beside.replace(path)
+        sync(path.parent)
     finally:
         with contextlib.suppress(OSError):
             beside.unlink()
+
+
+def replace_folder(beside: Path, path: Path) -> None:
+    """Let a complete folder take the place of ``path``, which is empty or not there; every file first on the disk.
+
+    Its files get the permissions that the process gives to new ones: some libraries write files for the owner alone.
+    """
+    probe = beside / ".mode"
+    probe.touch()
+    mode = probe.stat().st_mode & 0o777
+    probe.unlink()
+    for file in sorted(beside.rglob("*"), reverse=True):
+        if file.is_file():
+            file.chmod(mode)
+        sync(file)
+    sync(beside)
+    beside.replace(path)
+    sync(path.parent)
+
+
+def sync(path: Path) -> None:
+    """Wait until a file or the names in a folder are on the disk: else a power cut may leave a name without content."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def write_text(text: str, path: Path) -> None:

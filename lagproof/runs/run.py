@@ -266,7 +266,7 @@ def _result(layout: RunLayout, notes: list[str]) -> RunResult | None:
             str(found["reason"]),
             bool(found["success"]),
             int(found.get("steps", 0)),
-            found.get("metrics", {}),
+            dict(found.get("metrics", {})),
             str(found.get("detail", "")),
         )
     except (RunDirError, KeyError, TypeError, ValueError):

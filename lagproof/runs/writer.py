@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -24,6 +25,7 @@ from lagproof.runs.files import (
     read_json,
     read_toml,
     reading,
+    replace_folder,
     write_json,
     write_lines,
     write_parquet,
@@ -36,8 +38,8 @@ from lagproof.runs.run import RunResult
 KEPT = "everything up to the last checkpoint is kept: make room or fix the permissions, then continue with --resume"
 """What to do when a run that has begun cannot continue writing."""
 
-ROLLOUT_PART_TOKENS = 1_000_000
-"""Trained tokens that are held before they are written as one parquet file."""
+ROLLOUT_PART_TOKENS = 100_000
+"""Trained tokens that are held before they are written as one parquet file: about 80 MB."""
 
 
 class RunWriter:
@@ -66,7 +68,7 @@ class RunWriter:
         data: Mapping[str, Any] | None,
         on_note: Callable[[str], None] = lambda text: None,
     ) -> RunWriter:
-        """A new directory.
+        """A new directory, which is there whole or not at all.
 
         Args:
             path: the directory.
@@ -81,13 +83,18 @@ class RunWriter:
 
         check_free(path)
         run = cls(path, on_note)
-        layout = run.layout
-        with writing(path, "choose another place with --set run_dir=..., or fix its permissions"):
-            layout.rollouts.mkdir(parents=True)
-            layout.checkpoints.mkdir()
-            if data is not None:
-                write_json(data, layout.data)
-            write_text(tomli_w.dumps(config), layout.config)
+        beside = RunLayout(path.with_name(f".{path.name}.tmp"))
+        with writing(path, "choose another place with --set run_dir=..., make room, or fix its permissions"):
+            try:
+                shutil.rmtree(beside.path, ignore_errors=True)
+                beside.rollouts.mkdir(parents=True)
+                beside.checkpoints.mkdir()
+                if data is not None:
+                    write_json(data, beside.data)
+                write_text(tomli_w.dumps(config), beside.config)
+                replace_folder(beside.path, path)
+            finally:
+                shutil.rmtree(beside.path, ignore_errors=True)
         return run
 
     @classmethod
@@ -212,13 +219,8 @@ class RunWriter:
         Raises:
             CheckpointError: less is there than the checkpoint had seen.
         """
-        there = self.written
-        for name, file in self._growing.items():
-            if there[name] < written.get(name, 0):
-                raise CheckpointError(
-                    f"{file}: has {there[name]} bytes, the checkpoint of step {step} had seen {written[name]}: "
-                    "it was truncated or replaced; restore it, or start a new run_dir"
-                )
+        if lacks := self.lacks(step, written):
+            raise CheckpointError(f"{lacks}; restore it, or start a new run_dir")
         with writing(self.path, KEPT):
             for name, file in self._growing.items():
                 if file.exists():
@@ -226,6 +228,17 @@ class RunWriter:
             for file in self.layout.rollouts.glob("step-*.parquet"):
                 if int(file.stem.removeprefix("step-")) > step:
                     file.unlink()
+
+    def lacks(self, step: int, written: Mapping[str, int]) -> str | None:
+        """What a checkpoint had seen of the growing files and is no longer there, in words; ``None`` for nothing."""
+        there = self.written
+        for name, file in self._growing.items():
+            if there[name] < written.get(name, 0):
+                return (
+                    f"{file}: has {there[name]} bytes, the checkpoint of step {step} had seen {written[name]}: "
+                    "it was truncated or replaced"
+                )
+        return None
 
     def note(self, text: str) -> None:
         """Tell the person who runs it, and keep it."""

@@ -35,7 +35,7 @@ from lagproof.tasks.task import Task
 
 
 def train(
-    config: Config,
+    config: Config | str | Path | Mapping[str, Any],
     *,
     resume: bool = False,
     on_step: Callable[[Row], None] | None = None,
@@ -48,7 +48,8 @@ def train(
     SIGINT and SIGTERM finish the step, save and raise; a second one stops at once.
 
     Args:
-        config: the run. With ``resume`` it must be the one in ``run_dir``, but for what is saved.
+        config: the run, or a TOML file or the tables of one. With ``resume`` it must be the one in ``run_dir``, but
+            for what is saved.
         resume: continue in ``config.run_dir``; starts over where it has no checkpoint yet.
         on_step: called with each row of metrics as it is written.
         on_tokens: called with how many tokens were just sampled, for showing progress within a step of a slow model.
@@ -61,7 +62,7 @@ def train(
         RunStoppedError: the run cannot continue, with the reason; the run keeps it too.
         InterruptedRunError: asked to stop; everything is saved.
     """
-    config = resolve(config)
+    config = resolve(_config(config))
     if resume and config.replay is not None:
         raise RunDirError(
             f"--resume {config.run_dir}: it repeats the schedule of {config.replay}, from its first event; a replay "
@@ -93,6 +94,18 @@ def train(
         stop = _join(config, task, sides, writer, saved, observers).run()
         idle.finish(writer.rows())
     return finish(config, writer, stop)
+
+
+def _config(given: Config | str | Path | Mapping[str, Any]) -> Config:
+    if isinstance(given, Config):
+        return given
+    if isinstance(given, str | Path):
+        return Config.load(given)
+    if isinstance(given, Mapping):
+        return Config.of_table(given)
+    raise ConfigError(
+        f"config is {type(given).__name__}: must be lp.Config(...), the path of a TOML file, or a dict of its tables"
+    )
 
 
 def resolve(config: Config) -> Config:
@@ -269,6 +282,17 @@ def _reopen(config: Config, on_note: Callable[[str], None]) -> RunWriter:
     return writer
 
 
+def _check_config(writer: RunWriter, checkpoint: Path) -> None:
+    """Refuse a configuration that was edited since the checkpoint was written."""
+    then = checkpoints.load_config(checkpoint)
+    edited = [] if then is None else _differences(then, writer.config())
+    if edited:
+        raise RunDirError(
+            f"{writer.layout.config}: was edited since {checkpoint.name} was written: {'; '.join(edited)}; a run "
+            "resumes as it began: put that back, or start a new run_dir"
+        )
+
+
 def _newest(writer: RunWriter) -> Path | None:
     """The newest checkpoint that can be read; without any the run starts over."""
     found = writer.layout.saved()
@@ -276,9 +300,13 @@ def _newest(writer: RunWriter) -> Path | None:
     for candidate in reversed(found):
         try:
             checkpoints.verify(candidate)
+            seen = checkpoints.load_progress(candidate)
+            if lacks := writer.lacks(seen.version, seen.written):
+                raise CheckpointError(lacks)
         except CheckpointError as error:
             problems.append(str(error))
             continue
+        _check_config(writer, candidate)
         for problem in problems:
             writer.note(f"{problem}; resuming from {candidate.name}")
         return candidate

@@ -88,7 +88,7 @@ class RolloutWorker:
 
     def _problem(self, prompt: int) -> Problem:
         order_seed = stream(self._config.seed, Purpose.ORDER)
-        return self._task.problem(position(prompt, self._task.size, order_seed)[1])
+        return self._task.problem(position(prompt, self._task.size, order_seed, self._config.rollout.prompts)[1])
 
     def _grade(self, problems: Sequence[Problem], sampled: Sequence[Sequence[Sample]]) -> list[list[Sample]]:
         answers = [
@@ -151,7 +151,7 @@ def check_prompts(config: Config, task: Task, loaded: Loaded) -> None:
     num_drawn = config.steps * config.rollout.prompts
     order_seed = stream(config.seed, Purpose.ORDER)
     places = range(num_drawn if task.data is not None else min(num_drawn, CHECKED_PROBLEMS))
-    indices = dict.fromkeys(position(place, task.size, order_seed)[1] for place in places)
+    indices = dict.fromkeys(position(place, task.size, order_seed, config.rollout.prompts)[1] for place in places)
     found = representatives(task.problem(index) for index in indices)
     if config.eval.every:
         if task.eval_size == 0:

@@ -27,6 +27,27 @@ _STRICT = ConfigDict(strict=True, extra="forbid")
 _EXPECTED = {"int_type": "int", "float_type": "float", "string_type": "str", "bool_type": "bool", "dict_type": "table"}
 _BOUNDS = ("greater_than", "greater_than_equal", "less_than", "less_than_equal", "finite_number")
 
+COUNTERPARTS = {
+    "learning_rate": "here it is learner.lr",
+    "epsilon": "here it is an option of the objective: objective.low and objective.high",
+    "clip_range": "here it is an option of the objective: objective.low and objective.high",
+    "cliprange": "here it is an option of the objective: objective.low and objective.high",
+    "num_generations": "here it is rollout.samples",
+    "group_size": "here it is rollout.samples",
+    "n_samples_per_prompt": "here it is rollout.samples",
+    "beta": "here it has no counterpart: no objective has a penalty towards a reference policy",
+    "kl_coef": "here it has no counterpart: no objective has a penalty towards a reference policy",
+    "device": "here it has no counterpart: leave it out",
+    "max_completion_length": "here it is rollout.max_tokens",
+    "max_new_tokens": "here it is rollout.max_tokens",
+    "batch_size": "here it is rollout.prompts (prompts per step) times rollout.samples",
+    "per_device_train_batch_size": "here it is rollout.prompts (prompts per step) times rollout.samples",
+    "max_steps": "here it is steps",
+    "num_train_epochs": "here it is epochs",
+    "output_dir": "here it is run_dir",
+}
+"""What other trainers call a key."""
+
 
 @dataclass_transform(frozen_default=True)  # key is a plain default to a type checker
 def model(section: str) -> Callable[[type[T]], type[T]]:
@@ -124,7 +145,8 @@ def _refuse(cls: type, error: ValidationError, section: str) -> NoReturn:
     name = str(first["loc"][0])
     if first["type"] == "unexpected_keyword_argument":
         allowed = [prefix + f.name for f in dataclasses.fields(cls)]
-        raise UnknownNameError("configuration key", prefix + name, allowed) from None
+        hint = COUNTERPARTS.get(name.lower(), "")
+        raise UnknownNameError("configuration key", prefix + name, allowed, hint) from None
     raise ConfigError(f"{prefix}{name} = {first['input']!r}: {_wrong(cls, name, first)}") from None
 
 

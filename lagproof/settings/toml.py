@@ -12,7 +12,7 @@ from lagproof.errors import ConfigError
 def read_toml(path: str | Path) -> dict[str, Any]:
     """A TOML file as a dict, with errors that name the file and the line."""
     try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        return tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file; with no file at all the embedded default is used") from None
     except (OSError, UnicodeDecodeError) as error:

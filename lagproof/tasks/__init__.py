@@ -81,7 +81,6 @@ TASKS: Mapping[str, TaskInfo] = {
         "dapo-math-17k",
         "DAPO-Math-17k, each problem once; its prompts ask for a last line 'Answer:'",
         answer_form="marked",
-        instruction="",
     ),
     "dolci-rl-zero-math": _data("dolci-rl-zero-math", "Dolci-RL-Zero-Math: messages and ground truth"),
     "jsonl": _data("jsonl", "JSON Lines with a column map"),

@@ -85,16 +85,18 @@ class Task(Protocol):
         ...
 
 
-def position(n: int, size: int | None, seed: int) -> tuple[int, int]:
+def position(n: int, size: int | None, seed: int, apart: int = 1) -> tuple[int, int]:
     """Epoch and index of the ``n``-th problem of a run: a pure function of one integer, the cursor.
 
-    Every epoch is a permutation of all ``size`` problems of its own, drawn from ``(seed, epoch)`` alone; so
-    the whole state of the order is the cursor ``n``, and a resumed run continues as an uninterrupted one.
+    Every epoch is a permutation of all ``size`` problems of its own, drawn from ``(seed, epoch)``; so the whole state
+    of the order is the cursor ``n``, and a resumed run continues as an uninterrupted one. Where an epoch would begin
+    with a problem that the one before has just ended with, that one comes a little later.
 
     Args:
         n: problems drawn before this one, >= 0.
         size: problems of the task; ``None`` for a generator that never ends: one epoch, no order.
         seed: >= 0.
+        apart: so many problems in a row are different ones, also from one epoch to the next; at most ``size``.
 
     Raises:
         InputError: there are no problems.
@@ -106,9 +108,38 @@ def position(n: int, size: int | None, seed: int) -> tuple[int, int]:
     if size < 1:
         raise InputError("the task has no problems: nothing to train on")
     epoch, place = divmod(n, size)
-    return epoch, int(_permutation(size, seed, epoch)[place])
+    return epoch, int(_order(size, seed, epoch, min(apart, size))[place])
 
 
 @lru_cache(maxsize=4)
+def _order(size: int, seed: int, epoch: int, apart: int) -> np.ndarray:
+    if epoch == 0 or apart < 2:
+        return _permutation(size, seed, epoch)
+    if size < 3 * apart:  # the end of an epoch may then depend on the one before
+        orders = _small_orders(size, seed, apart)
+        while len(orders) <= epoch:
+            orders.append(_kept_apart(orders[-1], _permutation(size, seed, len(orders)), apart))
+        return orders[epoch]
+    return _kept_apart(_permutation(size, seed, epoch - 1), _permutation(size, seed, epoch), apart)
+
+
+def _kept_apart(before: np.ndarray, drawn: np.ndarray, apart: int) -> np.ndarray:
+    """The same problems; those at the beginning that came just before are moved back as little as that takes."""
+    recent = before[len(before) - (apart - 1) :].tolist()
+    waiting = drawn.tolist()
+    out: list[int] = []
+    while recent:
+        chosen = next(i for i, problem in enumerate(waiting) if problem not in recent)
+        out.append(waiting.pop(chosen))
+        recent.pop(0)
+    return np.array([*out, *waiting])
+
+
+@lru_cache(maxsize=4)
+def _small_orders(size: int, seed: int, apart: int) -> list[np.ndarray]:
+    """The epochs of few problems so far, which :func:`_order` continues."""
+    return [_permutation(size, seed, 0)]
+
+
 def _permutation(size: int, seed: int, epoch: int) -> np.ndarray:
     return np.random.default_rng([seed, epoch]).permutation(size)

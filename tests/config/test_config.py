@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
+import re
 from typing import get_args
 
 import pytest
@@ -201,3 +202,50 @@ class TestPlainSettings:
         assert Plain(limit=1).limit == 1
         with pytest.raises(ConfigError, match=r"plain\.limit = 0: must be >= 1; absent: none"):
             Plain(limit=0)
+
+
+def test_a_file_with_a_byte_order_mark_is_read(tmp_path):
+    (tmp_path / "a.toml").write_bytes(b"\xef\xbb\xbfseed = 3\r\n")
+    assert Config.load(tmp_path / "a.toml").seed == 3
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("learning_rate=0.1", "here it is learner.lr"),
+        ("learner.learning_rate=0.1", "here it is learner.lr"),
+        ("num_generations=4", "here it is rollout.samples"),
+        ("learner.epsilon=0.1", "objective.low and objective.high"),
+        ("learner.beta=0.1", "no objective has a penalty"),
+        ("device=cuda", "leave it out"),
+        ("rollout.MAX_TOKENS=3", "did you mean 'rollout.max_tokens'"),
+    ],
+)
+def test_a_key_of_another_trainer_names_its_counterpart(override, said):
+    with pytest.raises(UnknownNameError, match=said):
+        Config.load(None, [override])
+
+
+def test_counterparts_are_keys_that_there_are():
+    from lagproof.config import keys
+    from lagproof.settings.models import COUNTERPARTS
+
+    known = {name for name, _, _ in keys()}
+    for text in COUNTERPARTS.values():
+        named = re.findall(r"here it is ([a-z_.]+)", text)
+        assert set(named) - {"an"} <= known
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("GRPO", "did you mean 'grpo'"), ("sat_grpo", "did you mean 'sat-grpo'"), ("PPO", "its clip is here 'grpo'")],
+)
+def test_an_objective_by_another_name(name, said):
+    import lagproof as lp
+
+    with pytest.raises(UnknownNameError, match=said):
+        lp.objective(name)
+
+
+def test_an_objective_may_be_given_by_its_name_alone():
+    assert Config(objective="grpo").objective.name == "grpo"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -355,3 +356,40 @@ def test_negative_control_a_flipped_sign_is_noticed(name, monkeypatch, close):
 
 def test_counts_are_of_the_scorable_tokens():
     assert lp.objective("naive").weigh(flat(random_rows(1))).counts == Counts(num_responses=6, num_tokens=24)
+
+
+@pytest.mark.parametrize("name", ["dppo-tv", "dppo-kl", "tis"])
+@pytest.mark.parametrize(("d", "weight"), [(2.0, -3.0), (20.0, -3.0), (21.0, -3.0), (80.0, -3.0), (1.0, -math.e)])
+def test_a_detached_ratio_stays_the_capped_factor_beyond_the_clamp(name, d, weight):
+    mu = torch.tensor([-81.0], dtype=torch.float64)
+    tokens = TokenBatch(mu + d, torch.tensor([-1.0], dtype=torch.float64), torch.tensor([0]), 1, mu)
+    found = lp.objective(name, cap=3.0).weigh(tokens, reduction="sum").weight
+    torch.testing.assert_close(found, torch.tensor([weight], dtype=torch.float64))
+
+
+LOGP = torch.tensor([-0.5, -0.25, -1.0])
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"policy_logp": -LOGP}, "policy_logp has a token with 1: a log-probability is <= 0"),
+        ({"sampler_logp": -LOGP}, "sampler_logp has a token with 1"),
+        ({"sampler_logp": torch.full((3,), math.nan)}, "sampler_logp is missing .* on all 3 tokens"),
+        ({"policy_logp": torch.full((3,), -math.inf)}, "policy_logp is missing"),
+        ({"policy_logp": [-0.5, -0.25, -1.0]}, "policy_logp is list: must be a tensor"),
+        ({"response": [0, 0, 1]}, "response is list"),
+        ({"name": object()}, "name is object: must be a name"),
+    ],
+)
+def test_what_no_training_loop_can_mean_is_refused(changes, said):
+    given = {"name": "grpo", "policy_logp": LOGP, "sampler_logp": LOGP, "advantage": [1.0, 1.0, -1.0]}
+    with pytest.raises((lp.LagproofError), match=said):
+        lp.loss(**(given | {"response": torch.tensor([0, 0, 1])} | changes))
+
+
+@pytest.mark.parametrize("advantage", [[1.0, 1.0, -1.0], (1, 1, -1), torch.tensor([1, 1, -1])])
+def test_advantages_may_be_a_list_or_integers(advantage):
+    other = {"policy_logp": LOGP, "sampler_logp": LOGP, "response": torch.tensor([0, 0, 1])}
+    found, _ = lp.loss("grpo", advantage=advantage, **other)
+    torch.testing.assert_close(found, lp.loss("grpo", advantage=torch.tensor([1.0, 1.0, -1.0]), **other)[0])

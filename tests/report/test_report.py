@@ -371,3 +371,9 @@ def test_what_is_no_code_is_in_the_package() -> None:
 
 def test_every_verdict_of_a_claim_has_a_style() -> None:
     assert set(STYLES) == set(ClaimVerdict)
+
+
+def test_an_evaluation_has_no_page_and_says_where_its_numbers_are(tmp_path):
+    (tmp_path / "result.json").write_text('{"results": {}}')
+    with pytest.raises(RunDirError, match=r"is an evaluation, which has no page; .*result\.json"):
+        write([tmp_path])

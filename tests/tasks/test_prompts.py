@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import closing
+
 import pytest
 
 from lagproof import tasks
@@ -54,3 +57,17 @@ def test_an_evaluation_with_other_arguments_is_another_evaluation():
     assert differences(made(True), made(False)) == [
         'task.chat_template_kwargs = {"enable_thinking": true} there, {"enable_thinking": false} here'
     ]
+
+
+@pytest.mark.parametrize(
+    ("question", "asked"),
+    [("What is 1 + 1?", True), ('What is 1 + 1? End with a line "Answer: ".', False)],
+)
+def test_dapo_rows_whose_question_is_bare_are_told_the_form(tmp_path, question, asked):
+    row = {"prompt": question, "reward_model": {"ground_truth": "2"}, "extra_info": {"index": "a1"}, "solution": "2"}
+    (tmp_path / "a.jsonl").write_text(json.dumps(row) + "\n")
+    with closing(tasks.build("dapo-math-17k", {"path": str(tmp_path / "a.jsonl"), "held_out": 0.0})) as task:
+        (message,) = task.problem(0).prompt
+        assert message["content"].startswith(question)
+        assert message["content"].count("Answer:") == 1
+        assert (message["content"] == question) is not asked
