@@ -11,12 +11,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-TOKEN_ROLES = ("policy_logp", "sampler_logp", "mask", "advantage", "version", "entropy")
-"""One number a token; all but the first two may also have one a response."""
-
-RESPONSE_ROLES = ("reward", "keep", "learner_version", "step")
-"""One number a response; a list is added up."""
-
 NAME_ROLES = ("group", "response", "finish")
 """One number or text a response."""
 
