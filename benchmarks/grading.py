@@ -61,8 +61,12 @@ def clopper_pearson(count: int, of: int, level: float = 0.95) -> tuple[float, fl
     """Exact interval of a share, by bisection of the binomial distribution."""
 
     def beyond(p: float, upwards: bool) -> float:
-        tail = range(count, of + 1) if upwards else range(count + 1)
-        return math.fsum(math.comb(of, k) * p**k * (1 - p) ** (of - k) for k in tail)
+        whole = math.lgamma(of + 1)
+        terms = (
+            math.exp(whole - math.lgamma(k + 1) - math.lgamma(of - k + 1) + k * math.log(p) + (of - k) * math.log1p(-p))
+            for k in range(count + (not upwards))
+        )
+        return 1 - math.fsum(terms) if upwards else math.fsum(terms)
 
     def bisected(upwards: bool) -> float:
         low, high = 0.0, 1.0

@@ -18,6 +18,7 @@ from math_verify.grader import sympy_symbolic_eq
 from sympy.core.relational import Eq, Relational
 
 from lagproof.grading import numbers
+from lagproof.grading.clean import split_top
 from lagproof.grading.constants import same_number
 from lagproof.grading.equations import chains_agree, coordinates, has_equation, without_names
 from lagproof.grading.judge import Verdict
@@ -78,6 +79,8 @@ def _compare(gold: str, answer: str, reader: Callable[[str], Any]) -> bool:
     rounded = "." in gold or "." in answer
     if not chains_agree(answer, reader, lambda a, b: equal(a, b, rounded)):
         return False
+    if _is_pair(gold, "()") and _is_pair(answer, "[]"):  # (2,-3) is a point: its bounds would be in the wrong order
+        return False
     gold, answer = _as_points(gold, answer)
     equations = has_equation(gold), has_equation(answer)
     if equations == (False, True):
@@ -88,6 +91,10 @@ def _compare(gold: str, answer: str, reader: Callable[[str], Any]) -> bool:
     if plain[0] is not None and plain[1] is not None:
         return numbers.equal(plain[0], plain[1])
     return equal(reader(gold), reader(answer), rounded)
+
+
+def _is_pair(text: str, brackets: str) -> bool:
+    return text[:1] + text[-1:] == brackets and len(split_top(text[1:-1], ",")) == 2
 
 
 def _as_points(gold: str, answer: str) -> tuple[str, str]:
