@@ -46,8 +46,8 @@ class TestSAT:
         mask[:2, :5] = True
         _, stats = lp.loss(
             "sat-grpo",
-            policy_logp=pi,
-            sampler_logp=torch.zeros_like(pi),
+            policy_logp=pi - 3.0,
+            sampler_logp=torch.full_like(pi, -3.0),
             advantage=torch.ones(3, dtype=torch.float64),
             mask=mask,
         )
@@ -144,8 +144,8 @@ class TestClip:
         pi[0, :2], mask[0, :2] = 0.2, True
         loss, _ = lp.loss(
             "gspo",
-            policy_logp=pi,
-            sampler_logp=torch.zeros(1, 8),
+            policy_logp=pi - 3.0,
+            sampler_logp=torch.full((1, 8), -3.0),
             advantage=torch.ones(1),
             mask=mask,
             high=1.0,

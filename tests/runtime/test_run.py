@@ -487,7 +487,7 @@ def test_the_evaluations_of_a_run_draw_their_problems_once(tmp_path, monkeypatch
     monkeypatch.setattr(worker_module, "eval_problems", lambda *args: drawn.append(args) or draw(*args))
     train(config(tmp_path / "run", "steps=2", "eval.every=1"))
     evaluated = [row["step"] for row in rows(tmp_path / "run") if "eval/accuracy" in row]
-    assert (evaluated, len(drawn)) == ([0, 1, 2], 1)
+    assert (evaluated, len(drawn)) == ([0, 1, 2], 2)  # once to look at their prompts, once for all evaluations
 
 
 def write_problems(path, golds):
