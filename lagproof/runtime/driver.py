@@ -92,7 +92,7 @@ class Driver:
         self._monitor = monitor or Monitor(config.alarm)
         self._interrupted, self._on_row, self._on_alarm = interrupted, on_row, on_alarm
         self._pending: deque[_Pending] = deque()
-        self._later: list[Happening] = []
+        self._owed: list[Command] = []
         self._learning = False
         self._calls = 0
 
@@ -115,22 +115,18 @@ class Driver:
                     self.save()
                     return command
                 todo.extendleft(reversed(self._take(self._execute(command, todo))))
+                todo.extend(self._owed)
+                self._owed = []
             if not self._learning:
                 self._stop_if_asked()
-            happened, self._later = self._later or self._executor.wait(), []
-            todo.extend(self._take(happened))
+            todo.extend(self._take(self._executor.wait()))
 
     def save(self) -> None:
         """A checkpoint of this moment, unless there is one already."""
         version = self._scheduler.version
         if self._saved == version:
             return
-        while self._pending:  # a row that is missing in a checkpoint would never be written
-            for what in self._executor.wait():
-                if isinstance(what, Evaluated):
-                    self._evaluated(what)
-                else:
-                    self._later.append(what)
+        self._finish_rows()
         moment = Moment(version, self._scheduler.snapshot(), self._writer.written)
         self._executor.save(moment, self._scheduler.held)
         self._saved = version
@@ -142,6 +138,8 @@ class Driver:
                 return executor.sample([command, *_leading_starts(todo)])
             case Train():
                 self._between_steps()
+                if self._scheduler.stopped is not None:
+                    return ()
                 self._learning = True
                 return executor.train(command)
             case Publish():
@@ -192,6 +190,23 @@ class Driver:
             )
 
     # Rows are written in order, each when it is complete.
+
+    def _finish_rows(self) -> None:
+        """Wait for the evaluations that rows wait for: one that is missing in a checkpoint would never be written.
+
+        What else happens meanwhile is taken in, and what follows is owed, but for workers that are replaced.
+        """
+        while self._pending:
+            commands = self._take(self._executor.wait())
+            for command in commands:
+                if isinstance(command, Replace):
+                    self._executor.restart(command.worker)
+                else:
+                    self._owed.append(command)
+            if self._scheduler.stopped is not None:  # no worker is left to evaluate
+                for pending in self._pending:
+                    pending.evaluates = False
+                self._write_complete()
 
     def _trained(self, what: Trained) -> StepFinished:
         is_step = what.outcome is StepOutcome.TRAINED

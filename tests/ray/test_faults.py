@@ -132,6 +132,13 @@ class TestEvaluation:
         drive(settings(tmp_path / "r", *ASYNC, *self.EVAL), {-5: "once:kill"})
         assert [row.get("eval/accuracy") for row in Run.open(tmp_path / "r").rows][::2] == [0, 2, 4, 6]
 
+    @pytest.mark.parametrize("restarts", [1, 0])
+    def test_the_only_worker_is_killed_while_a_checkpoint_waits_for_it(self, tmp_path, restarts):
+        overrides = ("rollout.workers=1", "schedule.batches_ahead=9", f"ray.restarts={restarts}", *self.EVAL)
+        stop = drive(settings(tmp_path / "r", *overrides), {-3: "once:kill"})
+        assert stop.reason == ("finished" if restarts else "workers_lost")
+        assert [row.step for row in Run.open(tmp_path / "r").rows] == list(range(7 if restarts else 3))
+
     def test_an_evaluation_that_raises_stops_the_run(self, tmp_path):
         with pytest.raises(RunStoppedError, match=r"evaluation of step 2 failed: .*evaluation 2 is cursed"):
             drive(settings(tmp_path / "r", *ASYNC, *self.EVAL), {-3: "raise"})
