@@ -249,6 +249,48 @@ def _mapping(pairs: list[str] | None) -> dict[str, str] | None:
     return None if pairs is None else parse_mapping(pairs)
 
 
+@app.command(
+    name="plan",
+    help="What schedules would do with so many engines and learners, without a model: the scheduler on a simulated "
+    "clock. Names the smallest lag that keeps the learner busy. Schedules: k3 (weights every step, 3 batches ahead), 4 "
+    "(weights every 4 steps, 4 ahead), s0.5n4 (staleness threshold), a2n1 and a2n1drop (age at most 2).",
+)
+def plan_schedules(
+    schedules: Annotated[str, typer.Option(help="names with commas")] = "k0,k1,k2,4,s0.5n4,a2n1",
+    workers: Annotated[int, typer.Option(help="rollout engines")] = 8,
+    slots: Annotated[int, typer.Option(help="prompts that an engine samples at once")] = 16,
+    engine_tokens_per_s: Annotated[float, typer.Option(help="response tokens of one engine, all slots busy")] = 4000.0,
+    learners: Annotated[int, typer.Option(help="replicas of the learner, that much faster together")] = 1,
+    learner_tokens_per_s: Annotated[float, typer.Option(help="response tokens of one learner")] = 10000.0,
+    step_s: Annotated[float, typer.Option(help="seconds of an optimiser step besides its tokens")] = 1.0,
+    publish_s: Annotated[float, typer.Option(help="seconds until published weights have reached the engines")] = 5.0,
+    in_flight: Annotated[bool, typer.Option("--in-flight", help="engines take weights while they sample")] = False,
+    prompts: Annotated[int, typer.Option(help="prompts per step")] = 64,
+    samples: Annotated[int, typer.Option(help="samples per prompt")] = 8,
+    lengths: Annotated[
+        Path | None, typer.Option(help="run directory or dump whose response lengths are drawn", show_default=False)
+    ] = None,
+    length: Annotated[float, typer.Option(help="mean of log-normal response lengths, tokens")] = 800.0,
+    sigma: Annotated[float, typer.Option(help="standard deviation of their logarithm")] = 0.8,
+    max_tokens: Annotated[int, typer.Option(help="response tokens at most")] = 4096,
+    steps: Annotated[int, typer.Option(help="steps measured, once the pipeline is full")] = 50,
+    seed: Annotated[int, typer.Option(help="of all lengths")] = 0,
+    as_json: JsonOption = False,
+    out: Annotated[Path | None, typer.Option(help="also a page of it, to this file", show_default=False)] = None,
+) -> None:
+    from lagproof.cli.planning import measured, run_plan
+    from lagproof.runtime.clock.durations import LogNormalLengths
+    from lagproof.runtime.clock.planner import Hardware, Workload
+
+    hardware = Hardware(
+        workers, slots, engine_tokens_per_s, learners, learner_tokens_per_s, step_s, publish_s, in_flight
+    )
+    drawn = LogNormalLengths(length, sigma, max_tokens) if lengths is None else measured(lengths)
+    work = Workload(prompts, samples, drawn, steps, seed)
+    command = shlex.join(["lagproof", *sys.argv[1:]])
+    run_plan(schedules.split(","), hardware, work, Console(), as_json=as_json, out=out, command=command)
+
+
 @app.command(help="One self-contained page of a run, of a comparison, or of several runs side by side.")
 def report(
     sources: Annotated[list[Path], typer.Argument(help="run directories or directories of comparisons")],

@@ -44,14 +44,30 @@ class ScheduleConfig:
         allow_inf_nan=False,
         hint=" and finite",
     )
+    max_age: int | None = key(
+        None, "instead of batches_ahead: versions that a prompt may be behind when it is trained (a), >= n - 1", ge=0
+    )
+    late: Literal["train", "drop"] = key(
+        "train", "max_age: prompts that were overtaken and are older: train: and count them | drop"
+    )
 
     def __post_init__(self) -> None:
-        s = self.staleness_threshold
-        if s is not None and self.batches_ahead is not None:
+        given = [
+            f"schedule.{name} = {getattr(self, name)}"
+            for name in ("staleness_threshold", "max_age", "batches_ahead")
+            if getattr(self, name) is not None
+        ]
+        if len(given) > 1:
             raise ConfigError(
-                f"schedule.staleness_threshold = {s} and schedule.batches_ahead = {self.batches_ahead}: exclude each "
-                "other, both say how far sampling runs ahead; leave one out"
+                f"{' and '.join(given)}: exclude each other, both say how far sampling runs ahead; leave one out"
             )
+        require(
+            self.max_age is None or self.max_age >= self.broadcast_every - 1,
+            "schedule.max_age",
+            self.max_age,
+            f">= schedule.broadcast_every - 1 = {self.broadcast_every - 1}: the step before a "
+            "broadcast trains samples of that age, however fresh; raise it or lower broadcast_every",
+        )
 
     @property
     def ahead(self) -> int:
@@ -85,6 +101,10 @@ class RolloutConfig:
     precision: Precision = key("float32", f"weights the engine samples with: {' | '.join(get_args(Precision))}")
     workers: int = key(
         1, "rollout workers; in one process: calls of the engine that prompts are split into, as among workers", ge=1
+    )
+    in_flight: bool = key(False, "runtime simulated: take new weights between two tokens of responses being sampled")
+    recompute_cache: bool = key(
+        False, "in_flight: run what is drawn so far again with the new weights; else its keys and values are kept"
     )
     record_logp: bool = key(True, "record the sampler's log-probabilities; false only for objectives that need none")
 
@@ -154,6 +174,19 @@ class RayConfig:
     restarts: int = key(3, "rollout workers that are replaced before the run stops", ge=0)
 
 
+@model("clock")
+class ClockConfig:
+    """How long things take under the runtime simulated, in simulated seconds. See ``docs/lag.md``."""
+
+    slots: int | None = key(None, "prompts that a worker samples at once; absent: its share of a step's prompts", ge=1)
+    token_s: float = key(1.0, "seconds of one token of every response that a worker samples", gt=0)
+    tail: float = key(0.5, "sigma of a log-normal factor with mean 1 on the time of each prompt; 0: length alone", ge=0)
+    step_s: float = key(8.0, "seconds of an optimiser step", gt=0)
+    train_token_s: float = key(0.0, "seconds more for each response token of the step", ge=0)
+    publish_s: float = key(1.0, "seconds until published weights have reached the workers", ge=0)
+    jitter: float = key(0.0, "sigma of a log-normal factor with mean 1 on each step and publication", ge=0)
+
+
 @model("alarm")
 class AlarmConfig(Thresholds):
     __doc__ = Thresholds.__doc__
@@ -168,8 +201,10 @@ class Config:
     steps: int = key(240, "optimiser updates", ge=1)
     epochs: int | None = key(None, "times through the data at most; absent: as often as the steps need", ge=1)
     model: str = key("tiny-dense", "tiny-dense | tiny-moe | smollm2 | a folder | a Hugging Face name")
-    runtime: Literal["inline", "ray"] = key(
-        "inline", "inline: one process, deterministic | ray: a learner and rollout.workers processes at the same time"
+    runtime: Literal["inline", "simulated", "ray"] = key(
+        "inline",
+        "inline: one process, deterministic | simulated: the same with both sides at work at once, on a clock of its "
+        "own | ray: a learner and rollout.workers processes at the same time",
     )
     replay: str | None = key(None, "run directory whose recorded schedule is repeated, in one process")
     task: Annotated[Named, Named.reader(DEFAULT_TASK)] = key(lambda: Named(DEFAULT_TASK), _OPTIONS)
@@ -181,10 +216,19 @@ class Config:
     save: Annotated[SaveConfig, FromTable] = key(SaveConfig)
     probe: Annotated[ProbeConfig, FromTable] = key(ProbeConfig)
     alarm: Annotated[AlarmConfig, FromTable] = key(AlarmConfig)
+    clock: Annotated[ClockConfig, FromTable] = key(ClockConfig)
     ray: Annotated[RayConfig, FromTable] = key(RayConfig)
 
     def __post_init__(self) -> None:
         require(bool(self.run_dir.strip()), "run_dir", self.run_dir, "a folder that does not exist yet")
+        if self.rollout.in_flight:
+            require(
+                self.runtime == "simulated" and self.replay is None,
+                "rollout.in_flight",
+                True,
+                f"false with runtime = {self.runtime}: weights arrive between two tokens only with runtime = simulated"
+                + ("" if self.replay is None else ", which repeats itself without a record"),
+            )
         if self.replay is not None:
             require(self.runtime == "inline", "runtime", self.runtime, "inline: a replay runs in one process")
 

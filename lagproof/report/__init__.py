@@ -11,10 +11,12 @@ from lagproof.errors import RunDirError
 from lagproof.experiments.comparison import Comparison, is_comparison, pooled, read_comparison
 from lagproof.report.comparison_page import of_comparison, of_runs
 from lagproof.report.page import save
+from lagproof.report.plan_page import of_plan
 from lagproof.report.run_page import of_run
 from lagproof.report.whatif_page import of_whatif
 from lagproof.runs.evaluation import is_evaluation
 from lagproof.runs.run import Run
+from lagproof.runtime.clock.planner import Plans
 
 __all__ = ["write", "write_comparison", "write_report", "write_whatif"]
 
@@ -73,6 +75,20 @@ def write_report(runs: Sequence[Run], path: Path, title: str | None = None, *, c
         command: what made the data, for a shell.
     """
     return save(of_run(runs[0], title, command) if len(runs) == 1 else of_runs(runs, title, command), path)
+
+
+def write_plan(found: Plans, out: Path, *, command: str) -> Path:
+    """Write the page of schedules side by side.
+
+    Args:
+        found: see :func:`lagproof.runtime.clock.planner.plan`.
+        out: the file.
+        command: what made it, for a shell.
+
+    Raises:
+        RunDirError: it cannot be written.
+    """
+    return save(of_plan(found, command), out)
 
 
 def write_whatif(found: WhatIf, out: Path, *, command: str | None = None) -> Path:

@@ -54,11 +54,15 @@ def decode(
     stop_ids: Sequence[int],
     texts: Texts,
     on_tokens: Callable[[int], None] | None = None,
+    between: Callable[[int], bool] = lambda drawn: False,
 ) -> list[list[Response]]:
     """The responses of some requests, run as one batch; the caller sets evaluation mode and turns gradients off.
 
     Samples that agree so far, prompt included, are one row of the batch: a prompt is run once for all its samples, and
     a row splits where its samples part. What all prompts begin with is run once too, as one row.
+
+    ``between`` is called between two tokens, with how many each response has. It may change the weights of the model;
+    if it returns true, what is drawn so far is run again, else the keys and values that were computed before stay.
     """
     device = model.device
     row = torch.tensor([i for i, r in enumerate(requests) for _ in range(r.samples)], device=device)  # of each sample
@@ -81,6 +85,10 @@ def decode(
             cache.reorder_cache(parent)  # type: ignore[arg-type]
             position = position[parent]
             mask = None if mask is None else mask[parent]
+        if between(step):
+            cache = DynamicCache(config=model.config)
+            logits, mask, position = _read(model, record.rows(requests, row), cache)
+            continue
         if mask is not None:
             mask = torch.cat([mask, mask.new_ones(len(token), 1)], dim=1)
         logits = _forward(model, token[:, None], position[:, None], mask, cache)
@@ -191,7 +199,7 @@ class _Ends:
         device: torch.device,
     ) -> None:
         self.tokens = torch.zeros(vocabulary, dtype=torch.bool, device=device)
-        self.tokens[torch.tensor(list(stop_ids), device=device)] = True
+        self.tokens[torch.tensor(list(stop_ids), dtype=torch.long, device=device)] = True
         self.strings = StopStrings(strings, texts) if any(strings) else None
 
     def reached(self, samples: Tensor, token: Tensor) -> Tensor:
@@ -255,6 +263,17 @@ class _Record:
         going = (~done).nonzero().squeeze(1)
         self.alive = self.alive[going]
         return going
+
+    def rows(self, requests: Sequence[Request], row: Tensor) -> list[list[int]]:
+        """Prompt and tokens so far behind each row, by ``row`` of each running sample."""
+        owner = [i for i, r in enumerate(requests) for _ in range(r.samples)]
+        of_row = dict(zip(row.tolist(), self.alive.tolist(), strict=True))  # samples of a row agree so far
+        out = [list(requests[owner[of_row[r]]].prompt_ids) for r in range(len(of_row))]
+        for step in self.steps:
+            drawn = dict(zip(step.alive.tolist(), step.token.tolist(), strict=True))
+            for r, ids in enumerate(out):
+                ids.append(drawn[of_row[r]])
+        return out
 
     def responses(self, samples: Sequence[int]) -> list[list[Response]]:
         """What each sample drew, grouped as many samples as each request asked for."""

@@ -57,6 +57,24 @@ class Request:
     stop: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, eq=False)
+class WeightSwap:
+    """New weights that an engine takes while it samples.
+
+    Attributes:
+        after_tokens: tokens that each response of the call has by then, >= 0; responses that ended before see nothing.
+        version: of the weights.
+        weights: a complete set.
+        recompute: run prompt and tokens so far again with the new weights; else their keys and values, computed with
+            the weights before, are kept.
+    """
+
+    after_tokens: int
+    version: int
+    weights: Mapping[str, Tensor]
+    recompute: bool = False
+
+
 class Engine(Protocol):
     """Samples with one version of the policy's weights at a time."""
 

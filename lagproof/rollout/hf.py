@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
@@ -16,7 +18,7 @@ from lagproof.data.samples import Finish, Sample, token_ids
 from lagproof.errors import InputError
 from lagproof.models.prompts import check_length, positions
 from lagproof.rollout.decoding import decode
-from lagproof.rollout.engine import Request, Sampling
+from lagproof.rollout.engine import Request, Sampling, WeightSwap
 from lagproof.rollout.precision import compute_dtype, lower
 from lagproof.rollout.stops import truncate
 
@@ -96,6 +98,46 @@ class HFEngine:
                 self._model, self._tokenizer, self._stop_ids, requests, sampling, self._version, self._on_tokens
             )
 
+    def generate_in_flight(
+        self, requests: Sequence[Request], sampling: Sampling, swaps: Sequence[WeightSwap]
+    ) -> list[list[Sample]]:
+        """The same with weights that arrive meanwhile: each token is stamped with the version that drew it.
+
+        Afterwards the engine holds the weights of the last swap that came before the call was over.
+
+        Raises:
+            InputError: swaps that are not in order, or too many requests to be run as one batch.
+        """
+        places = [swap.after_tokens for swap in swaps]
+        if places != sorted(places) or (places and places[0] < 0):
+            raise InputError(f"weights arrive after {places} tokens: must be >= 0 and in order")
+        if len(list(_batches(self._model, requests, sampling))) > 1:
+            raise InputError("weights arrive while requests wait for their batch: send fewer requests in a call")
+        todo = deque(swaps)
+
+        def between(drawn: int) -> bool:
+            recompute = False
+            while todo and todo[0].after_tokens <= drawn:
+                swap = todo.popleft()
+                self.load(swap.version, swap.weights)
+                recompute |= swap.recompute
+            by_token.append(self._version)  # of the token that comes next
+            return recompute
+
+        by_token: list[int] = []
+        between(0)
+        with torch.inference_mode():
+            return _generate(
+                self._model,
+                self._tokenizer,
+                self._stop_ids,
+                requests,
+                sampling,
+                by_token,
+                self._on_tokens,
+                between,
+            )
+
 
 class ModelView:
     """An engine on somebody else's model as it is at the moment; made by :meth:`HFEngine.view`."""
@@ -135,16 +177,18 @@ def _generate(
     stop_ids: tuple[int, ...],
     requests: Sequence[Request],
     sampling: Sampling,
-    version: int,
+    version: int | Sequence[int],
     on_tokens: Callable[[int], None] | None,
+    between: Callable[[int], bool] = lambda drawn: False,
 ) -> list[list[Sample]]:
+    """``version``: of all tokens, or of the first token of each response, the second, ..."""
     _check_requests(requests)
     prompts = [len(request.prompt_ids) for request in requests]
     check_length(prompts, sampling.max_tokens, positions(model), "max_tokens")
     out: list[list[Sample]] = []
     decoded = partial(_texts, tokenizer)
     for batch in _batches(model, requests, sampling):
-        responses = decode(model, batch, sampling, stop_ids, decoded, on_tokens)
+        responses = decode(model, batch, sampling, stop_ids, decoded, on_tokens, between)
         flat = [r for group in responses for r in group]
         listed = [r.ids.tolist() for r in flat]
         texts = iter(decoded([ids[:-1] if ids[-1] in stop_ids else ids for ids in listed]))
@@ -155,7 +199,7 @@ def _generate(
                     Sample(
                         prompt_ids=prompt_ids,
                         response_ids=r.ids,
-                        version=np.full(len(r.ids), version),
+                        version=_versions(version, len(r.ids)),
                         finish=Finish.STOP if r.stopped else Finish.LENGTH,
                         sampler_logp=r.logp,
                         support=r.support,
@@ -165,6 +209,10 @@ def _generate(
                 ]
             )
     return out
+
+
+def _versions(version: int | Sequence[int], tokens: int) -> ArrayLike:
+    return np.full(tokens, version) if isinstance(version, int) else np.array(version[:tokens])
 
 
 def _texts(tokenizer: PreTrainedTokenizerBase, ids: Sequence[Sequence[int]]) -> list[str]:

@@ -26,7 +26,8 @@ from lagproof.runtime.outcome import finish, finished
 from lagproof.runtime.ray.cluster import cluster
 from lagproof.runtime.ray.executor import RayExecutor, RayProcesses
 from lagproof.runtime.replay import ReplayExecutor, ScheduleRecord
-from lagproof.runtime.schedule import Admission, FailureLimits, Periodic, Plan, Scheduler, Threshold
+from lagproof.runtime.schedule import Admission, FailureLimits, MaxAge, Periodic, Plan, Scheduler, Threshold
+from lagproof.runtime.simulated import SimulatedExecutor
 from lagproof.runtime.trainer import Trainer
 from lagproof.runtime.watch import Watch
 from lagproof.runtime.worker import Evaluator, RolloutWorker, check_prompts
@@ -144,7 +145,8 @@ def _anchor(objective: rules.Objective, name: str) -> str:
 
 
 def _resolved_schedule(schedule: ScheduleConfig) -> ScheduleConfig:
-    return schedule if schedule.staleness_threshold is not None else replace(schedule, batches_ahead=schedule.ahead)
+    is_free = schedule.staleness_threshold is not None or schedule.max_age is not None
+    return schedule if is_free else replace(schedule, batches_ahead=schedule.ahead)
 
 
 @dataclass(frozen=True)
@@ -166,7 +168,7 @@ def _begun(
     config: Config, task: Task, saved: Path | None, on_note: Callable[[str], None]
 ) -> Iterator[Loaded | RayProcesses]:
     """Whatever takes long before a run, or may show that it cannot be: its model, or the processes that have it."""
-    if config.runtime == "inline":
+    if config.runtime != "ray":
         loaded = load(config.model if saved is None else saved)
         check_prompts(config, task, loaded)
         yield loaded
@@ -221,7 +223,7 @@ def _local(
     saved: Path | None,
     watch: Watch,
     on_tokens: Callable[[int], None],
-) -> InlineExecutor | ReplayExecutor:
+) -> InlineExecutor | SimulatedExecutor | ReplayExecutor:
     """Both sides of a run in this process."""
     state = None if saved is None else checkpoints.load_state(saved)
     trainer = Trainer.build(config, loaded, writer, watch, scheduler.published, scheduler.in_flight, state)
@@ -230,9 +232,10 @@ def _local(
     evaluator = Evaluator(config, task, loaded, watch, on_tokens)
     if config.replay is not None:
         return ReplayExecutor(ScheduleRecord(Run.open(config.replay)), trainer, worker, evaluator, watch)
-    return InlineExecutor(
-        trainer, worker, evaluator, watch, None if state is None else state.held, config.rollout.workers
-    )
+    held = None if state is None else state.held
+    if config.runtime == "simulated":
+        return SimulatedExecutor(config, trainer, worker, evaluator, watch, held)
+    return InlineExecutor(trainer, worker, evaluator, watch, held, config.rollout.workers)
 
 
 def _plan(config: Config, task: Task) -> Plan:
@@ -251,9 +254,11 @@ def _plan(config: Config, task: Task) -> Plan:
 
 
 def _admission(schedule: ScheduleConfig) -> Admission:
-    if schedule.staleness_threshold is None:
-        return Periodic(schedule.broadcast_every, schedule.ahead)
-    return Threshold(schedule.staleness_threshold, schedule.broadcast_every)
+    if schedule.staleness_threshold is not None:
+        return Threshold(schedule.staleness_threshold, schedule.broadcast_every)
+    if schedule.max_age is not None:
+        return MaxAge(schedule.max_age, schedule.late, schedule.broadcast_every)
+    return Periodic(schedule.broadcast_every, schedule.ahead)
 
 
 def _check_data(config: Config, task: Task) -> None:

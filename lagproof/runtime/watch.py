@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -16,15 +16,24 @@ class Watch:
     """Seconds spent since the last row of metrics, by what they were spent on."""
 
     spent: dict[str, float] = field(default_factory=lambda: defaultdict(float))
-    began: float = field(default_factory=time.perf_counter)
+    clock: Callable[[], float] = time.perf_counter
+    began: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.began = self.clock()
+
+    def follow(self, clock: Callable[[], float]) -> None:
+        """Count by another clock from now on."""
+        self.clock = clock
+        self.began = clock()
 
     @contextmanager
     def on(self, what: str) -> Iterator[None]:
-        began = time.perf_counter()
+        began = self.clock()
         try:
             yield
         finally:
-            self.spent[what] += time.perf_counter() - began
+            self.spent[what] += self.clock() - began
 
     def add(self, spent: Mapping[str, float]) -> None:
         """Seconds that were measured elsewhere."""
@@ -39,10 +48,12 @@ class Watch:
 
     def read(self, num_tokens: int) -> dict[Key, float]:
         """``time/...`` of a row; starts again from zero."""
-        now = time.perf_counter()
+        now = self.clock()
         step_s = now - self.began
         out = {Key(f"time/{what}_s"): seconds for what, seconds in sorted(self.spent.items())}
-        out |= {Key("time/step_s"): step_s, Key("time/tokens_per_s"): num_tokens / step_s}
+        out |= {Key("time/step_s"): step_s}
+        if step_s > 0:
+            out |= {Key("time/tokens_per_s"): num_tokens / step_s}
         self.spent.clear()
         self.began = now
         return out

@@ -16,7 +16,7 @@ from lagproof.errors import InputError, RunStoppedError
 from lagproof.evaluation.evaluate import eval_problems, evaluate_task
 from lagproof.models.loading import Loaded
 from lagproof.models.prompts import check_length, encode, positions
-from lagproof.rollout.engine import Engine, Request, Sampling
+from lagproof.rollout.engine import Engine, Request, Sampling, WeightSwap
 from lagproof.rollout.hf import HFEngine
 from lagproof.runtime.watch import Watch
 from lagproof.tasks.prompts import representatives
@@ -63,8 +63,13 @@ class RolloutWorker:
         engine = HFEngine(loaded.model, loaded.tokenizer, loaded.stop_ids, precision, on_tokens=on_tokens)
         return cls(config, task, loaded, engine, watch)
 
-    def sample(self, prompts: Sequence[int]) -> list[Group]:
-        """The group of each prompt, sampled in one call of the engine with the weights that it holds, and graded."""
+    def sample(self, prompts: Sequence[int], swaps: Sequence[WeightSwap] = ()) -> list[Group]:
+        """The group of each prompt, sampled in one call of the engine with the weights that it holds, and graded.
+
+        Args:
+            prompts: their running numbers.
+            swaps: weights that it takes meanwhile.
+        """
         rollout, seed = self._config.rollout, self._config.seed
         problems = [self._problem(prompt) for prompt in prompts]
         requests = [
@@ -77,7 +82,7 @@ class RolloutWorker:
             for prompt, problem in zip(prompts, problems, strict=True)
         ]
         with self._watch.on("sample"):
-            sampled = self.engine.generate(requests, self._sampling)
+            sampled = self._generate(requests, swaps)
         _check_samples(sampled, requests, self.engine.version)
         with self._watch.on("grade"):
             graded = self._grade(problems, sampled)
@@ -85,6 +90,12 @@ class RolloutWorker:
             Group(prompt, problem.id, samples, {"task": problem.task, "gold": problem.gold})
             for prompt, problem, samples in zip(prompts, problems, graded, strict=True)
         ]
+
+    def _generate(self, requests: Sequence[Request], swaps: Sequence[WeightSwap]) -> list[list[Sample]]:
+        if not swaps:
+            return self.engine.generate(requests, self._sampling)
+        assert isinstance(self.engine, HFEngine), f"a {type(self.engine).__name__} takes no weights in flight"
+        return self.engine.generate_in_flight(requests, self._sampling, swaps)
 
     def _problem(self, prompt: int) -> Problem:
         order_seed = stream(self._config.seed, Purpose.ORDER)

@@ -29,7 +29,7 @@ WRONG = [
     ("steps=true", "steps = True: expected int, got bool"),
     ("seed=-1", "seed = -1: must be >= 0"),
     ("epochs=0", "epochs = 0: must be >= 1"),
-    ("runtime=spark", "runtime = 'spark': must be inline | ray"),
+    ("runtime=spark", "runtime = 'spark': must be inline | simulated | ray"),
     ("run_dir=' '", "run_dir = ' ': must be a folder that does not exist yet"),
     ("rollout=3", "rollout = 3: is a section, not a value; set rollout.<key> instead"),
     ("rollout.prompts=1.0", "rollout.prompts = 1.0: expected int, got float"),

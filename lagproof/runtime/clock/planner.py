@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
+from lagproof.errors import ConfigError
+from lagproof.runs import lags
 from lagproof.runtime.clock.cluster import SimulatedCluster
 from lagproof.runtime.clock.durations import Lengths, PromptLengths
 from lagproof.runtime.schedule import (
@@ -15,11 +19,13 @@ from lagproof.runtime.schedule import (
     Command,
     Discard,
     Event,
+    MaxAge,
     Periodic,
     Plan,
     Publish,
     Scheduler,
     Start,
+    Threshold,
     Train,
 )
 from lagproof.settings.keys import require
@@ -28,7 +34,7 @@ UNENDING = 10**9
 """Optimiser steps of a plan that is watched only for a while, so that it does not run out of work at its end."""
 BUSY = 0.98
 """Share of its time that a busy learner trains."""
-MOST_LAG = 64
+MOST_LAG = 32
 """Largest lag that is tried."""
 
 
@@ -306,28 +312,110 @@ def smallest_lag(
     hardware: Hardware,
     work: Workload,
     on_step: Callable[[int, int], None] = lambda done, total: None,
-) -> tuple[int, Forecast] | None:
-    """The smallest fixed lag at which the learner is busy, and what it would do; ``None``: none up to ``MOST_LAG``.
+) -> Forecast | None:
+    """What the smallest lag at which the learner is busy would do; ``None``: none up to ``MOST_LAG``.
 
-    A fixed lag k is ``Periodic(1, k)``: weights every step, k batches ahead. The lags 0, 1, 2, 4, ... are tried, and
-    then those between the last two by halving: the learner waits the less, the further sampling is ahead.
+    Fixed lags come first (``k3``: weights every step), then configured lags (``3``: weights every third step, which
+    stops engines less often). The lags 0, 1, 2, 4, ... are tried, as long as that helps, and then those between the
+    last two by halving: the learner waits the less, the further sampling is ahead.
     """
-
-    def tried(k: int) -> Forecast:
-        return forecast(f"fixed lag {k}", Periodic(1, k), hardware, work, on_step)
-
-    if capacity(hardware, work).sampling < BUSY * capacity(hardware, work).learning:
+    limits = capacity(hardware, work)
+    if limits.sampling < BUSY * limits.learning:
         return None
-    low, high = -1, 0
-    while not (found := tried(high)).busy:
+
+    def tried(name: str) -> Forecast:
+        return forecast(name, admission(name), hardware, work, on_step)
+
+    return _smallest("k", tried) or _smallest("", tried)
+
+
+def _smallest(family: str, tried: Callable[[str], Forecast]) -> Forecast | None:
+    low, high, before = -1, 0, 0.0
+    while not (found := tried(f"{family}{high}")).busy:
         low, high = high, max(1, 2 * high)
-        if high > MOST_LAG:
+        if high > MOST_LAG or found.tokens_per_s < 1.01 * before:
             return None
+        before = found.tokens_per_s
     while high - low > 1:
         middle = (low + high) // 2
-        now = tried(middle)
+        now = tried(f"{family}{middle}")
         if now.busy:
             high, found = middle, now
         else:
             low = middle
-    return high, found
+    return found
+
+
+@dataclass(frozen=True)
+class Plans:
+    """Schedules side by side on the same hardware and work.
+
+    Attributes:
+        hardware, work: see there.
+        capacity: of each side.
+        forecasts: of each schedule.
+        smallest: that of the smallest lag at which the learner is busy; see :func:`smallest_lag`.
+    """
+
+    hardware: Hardware
+    work: Workload
+    capacity: Capacity
+    forecasts: Sequence[Forecast]
+    smallest: Forecast | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        work = {name: getattr(self.work, name) for name in ("prompts", "samples", "steps", "seed")}
+        return {
+            "hardware": asdict(self.hardware),
+            "work": work | {"lengths": self.work.lengths.describe()},
+            "capacity": asdict(self.capacity),
+            "schedules": [f.to_dict() for f in self.forecasts],
+            "smallest_lag": None if self.smallest is None else self.smallest.name,
+        }
+
+
+def plan(
+    names: Sequence[str],
+    hardware: Hardware,
+    work: Workload,
+    on_step: Callable[[str, int, int], None] = lambda name, done, total: None,
+) -> Plans:
+    """Compare schedules by name, and find the smallest lag.
+
+    Args:
+        names: ``k3`` (weights every step, 3 batches ahead), or those of comparisons: ``4``, ``s0.5n4``, ``a2n1drop``.
+        hardware, work: see there.
+        on_step: called with the schedule and how many of its steps are done.
+
+    Raises:
+        ConfigError: a name that is none, or a schedule that cannot work.
+    """
+    chosen = {name: admission(name) for name in names}
+    found = [forecast(name, a, hardware, work, partial(on_step, name)) for name, a in chosen.items()]
+    smallest = smallest_lag(hardware, work, partial(on_step, "the smallest lag"))
+    if smallest is not None and smallest.name not in chosen:
+        found.append(smallest)
+    return Plans(hardware, work, capacity(hardware, work), found, smallest)
+
+
+def admission(name: str) -> Admission:
+    """The schedule behind a name.
+
+    Raises:
+        ConfigError: there is none, or it cannot work.
+    """
+    if (match := re.fullmatch(r"k([0-9]+)", name)) is not None:
+        return Periodic(1, int(match[1]))
+    if name.isdecimal():
+        return Periodic(max(int(name), 1), int(name))
+    if lags.THRESHOLD.fullmatch(name) or lags.BOUND.fullmatch(name):
+        keys = lags.to_schedule(name)
+        every = keys["broadcast_every"]
+        if "max_age" in keys:
+            return MaxAge(keys["max_age"], keys["late"], every)
+        return Threshold(keys["staleness_threshold"], every)
+    raise ConfigError(
+        f"schedule {name!r}: must be k3 (weights every step, 3 batches ahead), 4 (n = k = 4), s0.5n4 (threshold 0.5, "
+        "n = 4) or a2n1 (age at most 2, n = 1; a2n1drop drops what is older)"
+    )

@@ -19,7 +19,6 @@ from fractions import Fraction
 from typing import ClassVar, Literal
 
 from lagproof.config import ScheduleConfig
-from lagproof.settings.keys import require
 
 Late = Literal["never", "train", "drop"]  # what becomes of results that are older than the schedule promises
 
@@ -169,16 +168,7 @@ class MaxAge:
     broadcast_every: int
 
     def __post_init__(self) -> None:
-        ScheduleConfig(self.broadcast_every)
-        require(self.age >= 0, "schedule.max_age", self.age, ">= 0")
-        require(self.late in ("train", "drop"), "schedule.late", self.late, "train | drop")
-        require(
-            self.age >= self.broadcast_every - 1,
-            "schedule.max_age",
-            self.age,
-            f">= schedule.broadcast_every - 1 = {self.broadcast_every - 1}: the step before a "
-            "broadcast trains samples of that age, however fresh; raise it or lower broadcast_every",
-        )
+        ScheduleConfig(self.broadcast_every, max_age=self.age, late=self.late)
 
     def max_age(self, prompts_per_step: int) -> int:
         """``a``."""
