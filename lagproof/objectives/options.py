@@ -10,6 +10,7 @@ import types
 import typing
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, cast
 
 from lagproof.errors import ConfigError, UnknownNameError
@@ -121,8 +122,9 @@ def option(
     return dataclasses.field(default=default, metadata={"help": help, "shared": shared, **limits}, kw_only=shared)
 
 
+@cache
 def options_of(cls: type) -> tuple[Option, ...]:
-    """The options that a dataclass declares, in their order."""
+    """The options that a dataclass declares, in their order. Read off once: each loss builds an objective."""
     kinds = typing.get_type_hints(cls)
     return tuple(Option(f.name, kinds[f.name], f.default, **f.metadata) for f in dataclasses.fields(cls))
 

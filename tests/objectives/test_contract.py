@@ -393,3 +393,15 @@ def test_advantages_may_be_a_list_or_integers(advantage):
     other = {"policy_logp": LOGP, "sampler_logp": LOGP, "response": torch.tensor([0, 0, 1])}
     found, _ = lp.loss("grpo", advantage=advantage, **other)
     torch.testing.assert_close(found, lp.loss("grpo", advantage=torch.tensor([1.0, 1.0, -1.0]), **other)[0])
+
+
+@pytest.mark.parametrize("name", ["naive", "sat-grpo"])
+def test_an_objective_is_built_without_reading_annotations_again(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each call of ``lp.loss`` builds one; evaluating its annotations took longer than the loss of a small batch."""
+    lp.objective(name)
+
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("annotations were evaluated again")
+
+    monkeypatch.setattr("typing.get_type_hints", never)
+    lp.objective(name)
