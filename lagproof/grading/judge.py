@@ -95,9 +95,9 @@ def clean_gold(gold: str) -> str | None:
 
 def _by_choice(gold: str, answer: str) -> Verdict | Question | None:
     """``\\textbf{(C)}\\ 5`` against ``C`` or ``5``, on either side: the letter of a choice with what it stands for."""
-    several = letters(gold), letters(answer)
-    if all(several) and any(separated for _, separated in filter(None, several)):
-        return Verdict.CORRECT if sorted(several[0][0]) == sorted(several[1][0]) else Verdict.WRONG
+    right, given = letters(gold), letters(answer)
+    if right and given and (right[1] or given[1]):
+        return Verdict.CORRECT if sorted(right[0]) == sorted(given[0]) else Verdict.WRONG
     if re.fullmatch("[A-J]", gold) and (named := named_choice(answer)):
         return Verdict.CORRECT if named == gold else Verdict.WRONG
     right, given = choice(gold), choice(answer)

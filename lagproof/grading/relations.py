@@ -157,7 +157,7 @@ def _plain_set(value: Any) -> Any:
         parts = [_plain_set(part) for part in value.args]
         return None if any(part is None for part in parts) else sympy.Union(*parts)
     if isinstance(value, sympy.Interval):
-        return sympy.Interval(value.start.doit(), value.end.doit(), value.left_open, value.right_open)
+        return sympy.Interval(value.start.doit(), value.end.doit(), bool(value.left_open), bool(value.right_open))
     return value if value in (sympy.S.Reals, sympy.S.EmptySet) else None
 
 

@@ -201,7 +201,8 @@ def _stop_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, source
     for value in declared:
         if value is not None:
             ids.update(int(i) for i in (value if isinstance(value, Sequence) else (value,)))
-    ids = {i for i in ids if i < model.get_output_embeddings().weight.shape[0]}  # another can never be drawn
+    head: Any = model.get_output_embeddings()
+    ids = {i for i in ids if i < head.weight.shape[0]}  # another can never be drawn
     if not ids:
         raise InputError(f"{source}: declares no end-of-text token: set eos_token_id in its generation_config.json")
     return tuple(sorted(ids))

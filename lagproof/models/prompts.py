@@ -43,7 +43,8 @@ def encode(
     ids = _plain(loaded, prompt) if isinstance(prompt, str) else _chat(loaded, prompt, template or {})
     if not ids:
         raise InputError(f"the prompt {prompt!r} has no tokens: must have at least one")
-    rows = loaded.model.get_input_embeddings().num_embeddings
+    embeddings: Any = loaded.model.get_input_embeddings()
+    rows = int(embeddings.num_embeddings)
     if max(ids) >= rows:
         raise PromptError(
             loaded.source,

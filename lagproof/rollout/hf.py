@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import NDArray
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
@@ -211,8 +211,8 @@ def _generate(
     return out
 
 
-def _versions(version: int | Sequence[int], tokens: int) -> ArrayLike:
-    return np.full(tokens, version) if isinstance(version, int) else np.array(version[:tokens])
+def _versions(version: int | Sequence[int], tokens: int) -> NDArray[np.int64]:
+    return np.full(tokens, version, np.int64) if isinstance(version, int) else np.array(version[:tokens], np.int64)
 
 
 def _texts(tokenizer: PreTrainedTokenizerBase, ids: Sequence[Sequence[int]]) -> list[str]:

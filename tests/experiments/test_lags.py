@@ -10,6 +10,7 @@ import pytest
 
 from lagproof.config import Config
 from lagproof.errors import ConfigError, UnknownNameError
+from lagproof.experiments.claims import ClaimVerdict
 from lagproof.experiments.comparison import cell_dir, open_or_create, read_comparison
 from lagproof.experiments.grid import from_tree, load
 from lagproof.experiments.tables import notes
@@ -88,6 +89,6 @@ def test_from_the_file_to_the_page(tmp_path: Path) -> None:
     findings = found.findings
     assert list(dict.fromkeys(cell.lag for cell in findings.cells)) == [8, "s0.5n8", "s1.0n2"]
     assert "Lag s0.5n8: staleness threshold 0.5, with a broadcast every 8 steps." in notes(findings)
-    assert findings.claims[0].verdict == "holds" and findings.claims[0].parts[0].seeds == 2
+    assert findings.claims[0].verdict is ClaimVerdict.EXPLORATORY and findings.claims[0].parts[0].seeds == 2
     page = write([tmp_path / "out"]).read_text(encoding="utf-8")
     assert "lags 8, s0.5n8, s1.0n2" in page and page.count("<h3>Lag s0.5n8</h3>") == 4

@@ -280,7 +280,8 @@ class TestResume:
     def damaged(self, reference: Path, tmp_path: Path, *names: str) -> Path:
         path = tmp_path / "r"
         shutil.copytree(reference, path)
-        (path / "result.json").unlink()
+        for written_at_the_end in ("result.json", "notes.txt"):
+            (path / written_at_the_end).unlink()
         for name in names:
             file = path / "checkpoints" / name
             file.write_bytes(file.read_bytes()[:-1])
