@@ -14,7 +14,7 @@ from lagproof.report.page import save
 from lagproof.report.plan_page import of_plan
 from lagproof.report.run_page import of_run
 from lagproof.report.whatif_page import of_whatif
-from lagproof.runs.evaluation import is_evaluation
+from lagproof.runs.evaluation import is_evaluation, result_file
 from lagproof.runs.run import Run
 from lagproof.runtime.clock.planner import Plans
 
@@ -54,7 +54,7 @@ def write(sources: Sequence[Path], out: Path | None = None, *, command: str | No
 def _run(source: Path) -> Run:
     if is_evaluation(source):
         raise RunDirError(
-            f"{source}: is an evaluation, which has no page; its numbers are in {source / 'result.json'}, and the same "
+            f"{source}: is an evaluation, which has no page; its numbers are in {result_file(source)}, and the same "
             "lagproof eval command prints its table again without sampling"
         )
     return Run.open(source)

@@ -115,15 +115,16 @@ class EvaluationDir:
 def write_result(folder: Path, result: Mapping[str, Any]) -> None:
     """Every number of an evaluation."""
     with writing(folder, ELSEWHERE):
-        write_json(result, _result(folder))
+        write_json(result, result_file(folder))
 
 
 def is_evaluation(folder: Path) -> bool:
     """Whether a folder holds the result of an evaluation, and no run."""
-    return _result(folder).is_file() and not is_run(folder)
+    return result_file(folder).is_file() and not is_run(folder)
 
 
-def _result(folder: Path) -> Path:
+def result_file(folder: Path) -> Path:
+    """Where an evaluation has every number."""
     return folder / "result.json"
 
 

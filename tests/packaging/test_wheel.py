@@ -187,7 +187,7 @@ def test_the_command_line_of_the_wheel_outside_the_repository(installed: Path, t
 
     row = {"step": 1, "policy_logp": [-0.5, -1.0], "sampler_logp": [-0.6, -0.9], "advantage": 1.0}
     (tmp_path / "dump.jsonl").write_text(json.dumps(row) + "\n")
-    judged = lagproof(installed, tmp_path, "doctor", "dump.jsonl", "--json")
+    judged = lagproof(installed, tmp_path, "doctor", "dump.jsonl", "--scale", "tiny", "--json")
     assert judged.returncode == 0, judged.stderr
     assert json.loads(judged.stdout)["status"] == "healthy"
 
