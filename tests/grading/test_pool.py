@@ -163,7 +163,7 @@ def test_memory_is_limited_where_there_is_no_proc(watch: str) -> None:
         "import sys, lagproof.grading.worker as w\n"
         f"w.STATM, w._watch_memory = '/nowhere/statm', {watch}\n"
         "sys.argv = ['worker', '600', '64']\n"
-        "w.serve(lambda: None, lambda n: str(len(bytearray(int(n)))))\n"
+        "w.serve(lambda: None, lambda n: str(len(bytearray(b'x') * int(n))))\n"
     )
     asked = '["1000"]\n["400000000"]\n["1000"]\n'
     done = subprocess.run([sys.executable, "-c", code], input=asked, capture_output=True, text=True)
@@ -177,7 +177,7 @@ def test_memory_is_watched_while_an_answer_is_worked_on() -> None:
         "import sys, threading, lagproof.grading.worker as w\n"
         "w.STATM = '/nowhere/statm'\n"
         "sys.argv = ['worker', '600', '64']\n"
-        "w.serve(lambda: None, lambda n: bytearray(int(n)) and threading.Event().wait())\n"
+        "w.serve(lambda: None, lambda n: (bytearray(b'x') * int(n), threading.Event().wait()))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], input='["400000000"]\n', capture_output=True, text=True)
     assert done.returncode == pool_module.OUT_OF_MEMORY, done.stderr
