@@ -112,7 +112,10 @@ def _watch_memory(limit_bytes: int) -> None:
 
 
 def _largest_bytes() -> int:
-    """The largest resident size so far; macOS counts bytes, everybody else KiB."""
+    """The largest resident size so far; macOS counts bytes, everybody else KiB.
+
+    Linux begins with the size of the process that started this one: without ``/proc`` the limit is as much looser.
+    """
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
